@@ -1,0 +1,1 @@
+"""Benchmarks: images or patches, a descriptor and a metric give a table."""

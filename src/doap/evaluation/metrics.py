@@ -1,0 +1,52 @@
+"""Exact metrics: what a descriptor is judged by."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def average_precision(distances: ArrayLike, relevant: ArrayLike, positives: int | None = None) -> float:
+    """Average Precision of one ranked list, ties broken fairly.
+
+    AP is the mean, over all positives, of the precision at the rank of each. Items at equal distance
+    have no order: the value is the mean over all their orders (McSherry and Najork, ECIR 2008), so that
+    a descriptor gains nothing from ties. Without ties this is the textbook formula.
+
+        AP = 1/P Σ_k (n⁺_k/n_k) Σ_{t=N_{k-1}+1}^{N_k} [N⁺_{k-1} + 1 + (t-N_{k-1}-1)(n⁺_k-1)/(n_k-1)] / t
+
+    Args:
+        distances: (N,), smaller ranks first.
+        relevant: (N,) bool, which items are right.
+        positives: P, how many right items there are; more than the list holds when some were never
+            retrieved. By default those in the list.
+
+    Returns:
+        AP in [0, 1]; 0 for a list without a right item.
+
+    Example:
+        >>> average_precision([0.1, 0.2, 0.3], [True, False, True])  # (1/1 + 2/3) / 2
+        0.8333333333333333
+        >>> average_precision([1, 1], [True, False])  # first or second, equally often
+        0.75
+    """
+    distance = np.asarray(distances, dtype=np.float64)
+    right = np.asarray(relevant, dtype=bool)
+    if distance.ndim != 1 or distance.shape != right.shape:
+        raise ValueError(f"one distance and one verdict an item, not {distance.shape} and {right.shape}")
+    if np.isnan(distance).any():
+        raise ValueError("a distance is not a number")
+    found = int(right.sum())
+    total = found if positives is None else positives
+    if total < found:
+        raise ValueError(f"the list holds {found} right items, more than the {total} said to exist")
+    if found == 0:
+        return 0.0
+    order = np.argsort(distance, kind="stable")
+    distance, right = distance[order], right[order]
+    _, start, tie, size = np.unique(distance, return_index=True, return_inverse=True, return_counts=True)
+    right_in_tie = np.add.reduceat(right.astype(np.float64), start)
+    right_before = np.concatenate(([0.0], np.cumsum(right_in_tie)[:-1]))
+    rank = np.arange(1, len(distance) + 1)
+    place = rank - start[tie] - 1  # within its tie, from 0
+    expected_others = place * (right_in_tie - 1)[tie] / np.maximum(size - 1, 1)[tie]
+    precision_if_right = (right_before[tie] + 1 + expected_others) / rank
+    return float(((right_in_tie / size)[tie] * precision_if_right).sum() / total)

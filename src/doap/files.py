@@ -1,0 +1,72 @@
+"""Writing so that nothing is lost: every output appears under its name whole, or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from doap.errors import DoapError
+
+
+@contextmanager
+def atomic_file(target: Path) -> Iterator[Path]:
+    """Give a temporary path beside `target`; rename it to `target` when the block succeeds.
+
+    The temporary name keeps the suffix, since many writers choose their format by it.
+    """
+    make_folder(target.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        _flush_to_disk(temporary)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `target`; rename it to `target` when the block succeeds."""
+    if target.exists():
+        raise DoapError(f"{target}: exists already; remove it or choose another name")
+    make_folder(target.parent)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        yield temporary
+        for path in temporary.iterdir():
+            _flush_to_disk(path)
+        temporary.chmod(0o777 & ~_umask())
+        temporary.replace(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def make_folder(path: Path) -> Path:
+    """Create a folder with its parents, or say in one line why that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise DoapError(f"{path}: cannot create this folder ({fault.strerror})") from fault
+    return path
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with atomic_file(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,86 @@
+"""From patches to descriptors: a network with its reading of the activations, unit vectors or bits."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from doap.networks.l2net import INPUT_SIZE, L2Net
+from doap.objectives import Kind
+
+
+class Descriptor(nn.Module):
+    """A trained network and how to use it: what `doap.load` returns.
+
+    Args:
+        network: maps (N, 1, 32, 32) patches to (N, dimensions) activations.
+        kind: "real" gives unit vectors, "binary" gives packed bits.
+        extent: half the side of a patch, in units of its frame's scale, that the network was trained at.
+        name: for tables and messages.
+    """
+
+    def __init__(self, network: L2Net, kind: Kind, extent: float, name: str) -> None:
+        super().__init__()
+        if kind == "binary" and network.dimensions % 8:
+            raise ValueError(f"a binary descriptor needs a multiple of 8 bits, not {network.dimensions}")
+        self.network = network
+        self.kind: Kind = kind
+        self.extent = extent
+        self.name = name
+
+    @property
+    def input_size(self) -> int:
+        """Side of the patches that the network reads."""
+        return INPUT_SIZE
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """Describe (N, S, S) patches, uint8 or float in 0..255, of any size S.
+
+        Returns:
+            real: (N, dimensions) float32 of length 1. binary: (N, dimensions / 8) uint8, the first bit
+            of each byte its highest, as `numpy.packbits` and OpenCV's Hamming norm have it.
+        """
+        values = patches[:, None].float()
+        if patches.shape[-1] != INPUT_SIZE:
+            values = F.interpolate(values, (INPUT_SIZE, INPUT_SIZE), mode="bilinear", antialias=True)
+        activations: Tensor = self.network(values).float()
+        return F.normalize(activations, dim=1) if self.kind == "real" else pack_bits(activations > 0)
+
+
+def pack_bits(bits: Tensor) -> Tensor:
+    """(N, b) bool to (N, b / 8) uint8, highest bit first."""
+    places = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=bits.device)
+    return (bits.view(len(bits), -1, 8) * places).sum(2, dtype=torch.uint8)
+
+
+def describe(patches: NDArray[np.uint8], model: Descriptor, batch_size: int = 1024) -> NDArray[np.generic]:
+    """Describe patches in batches of bounded memory.
+
+    Args:
+        patches: (N, S, S) uint8, grey, of any size S; they are resized to what the model reads.
+        model: from `doap.load`.
+        batch_size: how many patches the network sees at once.
+
+    Returns:
+        (N, dimensions) float32 unit vectors, or (N, bits / 8) uint8 for a binary model.
+
+    Example:
+        >>> import doap, numpy as np
+        >>> patches = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
+        >>> doap.describe(patches, doap.load("doap-demo-128")).shape
+        (5, 128)
+        >>> doap.describe(patches, doap.load("doap-demo-256b")).shape  # 256 bits in 32 bytes
+        (5, 32)
+    """
+    if patches.ndim != 3 or patches.shape[1] != patches.shape[2] or patches.dtype != np.uint8:
+        raise ValueError(f"patches must be (N, S, S) uint8, not {patches.shape} {patches.dtype}")
+    device = next(model.parameters()).device
+    model.eval()
+    with torch.inference_mode():
+        # An empty array still goes through once, so that the result has its shape and type.
+        chunks = [
+            model(torch.from_numpy(patches[start : start + batch_size]).to(device)).cpu().numpy()
+            for start in range(0, max(len(patches), 1), batch_size)
+        ]
+    return np.concatenate(chunks)

@@ -1,0 +1,68 @@
+"""L2Net: seven convolution layers from a 32x32 patch to a descriptor (Tian et al., CVPR 2017)."""
+
+import torch
+from torch import Tensor, nn
+
+INPUT_SIZE = 32
+
+
+class L2Net(nn.Module):
+    """The paper's network, without the centre-surround branch.
+
+    Convolutions without bias, each followed by batch normalisation without learned scale or shift;
+    ReLU between them; dropout before the last, which sees the whole 8x8 map. Initialised after He.
+    1,334,560 parameters at 128 dimensions and the full width of 32.
+
+    Args:
+        dimensions: length of the output: the descriptor's dimensions, or its bits.
+        width: channels of the first layer; the others follow as 1, 2 and 4 times this.
+        dropout: probability of zeroing a value before the last layer in training.
+    """
+
+    def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.dimensions = dimensions
+        self.width = width
+        layers: list[nn.Module] = []
+        channels = 1
+        for factor, stride in ((1, 1), (1, 1), (2, 2), (2, 1), (4, 2), (4, 1)):
+            layers += [
+                nn.Conv2d(channels, factor * width, 3, stride=stride, padding=1, bias=False),
+                nn.BatchNorm2d(factor * width, affine=False),
+                nn.ReLU(),
+            ]
+            channels = factor * width
+        layers += [
+            nn.Dropout(dropout),
+            nn.Conv2d(channels, dimensions, INPUT_SIZE // 4, bias=False),
+            nn.BatchNorm2d(dimensions, affine=False),
+        ]
+        self.layers = nn.Sequential(*layers)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """Describe patches.
+
+        Args:
+            patches: (N, 1, 32, 32) float, of any brightness and contrast.
+
+        Returns:
+            (N, dimensions) raw activations; the objective and `Descriptor` normalise or threshold them.
+        """
+        if patches.shape[1:] != (1, INPUT_SIZE, INPUT_SIZE):
+            raise ValueError(f"L2Net takes (N, 1, {INPUT_SIZE}, {INPUT_SIZE}), not {tuple(patches.shape)}")
+        activations: Tensor = self.layers(normalise(patches))
+        return activations.flatten(1)
+
+
+def normalise(patches: Tensor) -> Tensor:
+    """Subtract each patch's mean and divide by its standard deviation; a constant patch becomes 0.
+
+    Args:
+        patches: (N, 1, S, S) float, grey values in 0..255.
+    """
+    deviation, mean = torch.std_mean(patches, dim=(2, 3), correction=0, keepdim=True)
+    # A thousandth of a grey level: far under the quantisation of any real patch, far over rounding noise.
+    return (patches - mean) / deviation.clamp(min=1e-3)

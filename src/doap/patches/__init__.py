@@ -1,0 +1,1 @@
+"""Patch sets and the batches drawn from them."""

@@ -1,0 +1,106 @@
+"""Writing a patch set as it comes: shards of bounded memory, the whole folder renamed at the end."""
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from doap.errors import DoapError
+from doap.files import atomic_folder
+
+FORMAT = "doap patch set 1"
+SHARD_BYTES = 64 << 20
+BLOCK_BYTES = 1 << 20
+
+
+@contextmanager
+def write_patch_set(path: Path, size: int, sequence_names: Sequence[str] = ()) -> Iterator["PatchSetWriter"]:
+    """Append patches batch by batch; on leaving the `with` block the set appears at `path`, whole.
+
+    A build that fails or is killed leaves nothing at `path`. At most one shard is held in memory.
+
+    Args:
+        path: the folder to make; refused if it exists.
+        size: side of the patches.
+        sequence_names: see `PatchSet`.
+    """
+    with atomic_folder(path) as folder:
+        writer = PatchSetWriter(folder, size, sequence_names)
+        yield writer
+        writer.finish()
+
+
+class PatchSetWriter:
+    """What `write_patch_set` gives: collects patches into shards in a folder."""
+
+    def __init__(self, folder: Path, size: int, sequence_names: Sequence[str]) -> None:
+        self.folder = folder
+        self.size = size
+        self.sequence_names = list(sequence_names)
+        self._per_shard = max(1, SHARD_BYTES // size**2)
+        self._pending: list[NDArray[np.uint8]] = []
+        self._ids: dict[str, list[NDArray[np.int64]]] = {}
+        self._shards: list[dict[str, str | int]] = []
+        self._checksums: list[int] = []
+
+    def append(
+        self,
+        patches: NDArray[np.uint8],
+        groups: Sequence[int] | NDArray[np.int64],
+        sequences: Sequence[int] | NDArray[np.int64],
+        **labels: Sequence[int] | NDArray[np.int64],
+    ) -> None:
+        """Add (n, S, S) uint8 patches with the group, sequence and labels of each."""
+        if patches.dtype != np.uint8 or patches.shape[1:] != (self.size, self.size):
+            raise DoapError(
+                f"expected uint8 (n, {self.size}, {self.size}), got {patches.dtype} {patches.shape}"
+            )
+        ids = {"groups": groups, "sequences": sequences, **{f"label-{k}": v for k, v in labels.items()}}
+        if self._ids and set(ids) != set(self._ids):
+            raise DoapError(f"labels differ from those before: {sorted(ids)}, not {sorted(self._ids)}")
+        for name, values in ids.items():
+            if len(values) != len(patches):
+                raise DoapError(f"{name}: {len(values)} values for {len(patches)} patches")
+            self._ids.setdefault(name, []).append(np.asarray(values, dtype=np.int64))
+        self._pending.append(patches)
+        while sum(map(len, self._pending)) >= self._per_shard:
+            self._write_shard()
+
+    def finish(self) -> None:
+        """Write what is pending, the ids and the manifest."""
+        if self._pending:
+            self._write_shard()
+        if not self._shards:
+            raise DoapError("a patch set needs at least one patch, and none came")
+        arrays: dict[str, NDArray[np.int64] | NDArray[np.uint32]] = {
+            name: np.concatenate(parts) for name, parts in self._ids.items()
+        }
+        arrays["checksums"] = np.array(self._checksums, np.uint32)
+        checksums = {}
+        for name, array in arrays.items():
+            np.save(self.folder / f"{name}.npy", array)
+            checksums[name] = zlib.crc32((self.folder / f"{name}.npy").read_bytes())
+        about = {
+            "format": FORMAT,
+            "size": self.size,
+            "patches": len(arrays["groups"]),
+            "sequence_names": self.sequence_names,
+            "shards": self._shards,
+            "arrays": checksums,
+        }
+        (self.folder / "set.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+    def _write_shard(self) -> None:
+        waiting = np.concatenate(self._pending)
+        shard, rest = waiting[: self._per_shard], waiting[self._per_shard :]
+        self._pending = [rest] if len(rest) else []
+        name = f"patches-{len(self._shards):05d}.npy"
+        np.save(self.folder / name, shard)
+        self._shards.append({"file": name, "patches": len(shard)})
+        with (self.folder / name).open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                self._checksums.append(zlib.crc32(block))

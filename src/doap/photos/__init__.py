@@ -1,0 +1,1 @@
+"""From pictures to patches: reading, frames, extraction, jittered views."""

@@ -1,0 +1,73 @@
+"""Reading any picture as grey: colour, alpha, 16 bit and EXIF rotation handled, hostile files refused."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from doap.errors import DoapError
+
+Grey = NDArray[np.uint8]
+
+PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm"})
+
+# Larger pictures are refused before they are decoded: a few bytes can claim any size.
+MAX_PIXELS = 400_000_000
+
+
+def read_grey(path: Path | str) -> Grey:
+    """Read a picture as (H, W) uint8 luma, upright.
+
+    Transparent pixels show mid-grey, so that colours hidden under them leave no trace. Deeper than
+    8 bit, the largest value becomes 255, so that 12 bit data in a 16 bit file is not left in the dark.
+
+    Raises:
+        DoapError: one line that names the file and the fault.
+    """
+    path = Path(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit follows
+            with Image.open(path) as picture:
+                if picture.width * picture.height > MAX_PIXELS:
+                    raise DoapError(
+                        f"{path}: {picture.width}x{picture.height} is over {MAX_PIXELS:,} pixels; scale it down"
+                    )
+                return to_grey(ImageOps.exif_transpose(picture))
+    except FileNotFoundError as fault:
+        raise DoapError(f"{path}: no such file") from fault
+    except IsADirectoryError as fault:
+        raise DoapError(f"{path}: is a folder, not a picture") from fault
+    except UnidentifiedImageError as fault:
+        raise DoapError(f"{path}: not a picture in a format that can be read") from fault
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:
+        raise DoapError(f"{path}: cannot be read as a picture ({fault})") from fault
+
+
+def to_grey(picture: Image.Image) -> Grey:
+    """The luma of a decoded picture, (H, W) uint8; see `read_grey` for alpha and depth."""
+    if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
+        deep = np.nan_to_num(np.asarray(picture, dtype=np.float64)).clip(min=0)
+        return np.round(deep * (255 / max(deep.max(), 1e-12))).astype(np.uint8)
+    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+        shown = Image.new("RGBA", picture.size, (128, 128, 128, 255))
+        shown.alpha_composite(picture.convert("RGBA"))
+        picture = shown.convert("RGB")
+    return np.asarray(picture.convert("L"))
+
+
+def find_photos(paths: list[Path]) -> list[Path]:
+    """Pictures among files and folders (searched below, sorted); a DoapError where there is none."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found += sorted(p for p in path.rglob("*") if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
+        elif path.exists():
+            found.append(path)
+        else:
+            raise DoapError(f"{path}: no such file or folder")
+    if not found:
+        raise DoapError(f"no picture in {', '.join(map(str, paths))}")
+    return found

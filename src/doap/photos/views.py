@@ -1,0 +1,138 @@
+"""Jittered views: many patches of one point, as other photographs of it would have shown it.
+
+The geometry is disturbed as a detector's is: the frame turns, shifts, changes scale and stretches, and the
+plane it lies on tilts. The light is disturbed as a camera's is: gamma, contrast, a gradient across the
+patch, blur and noise. Three levels, named as in HPatches, disturb so much that a frame overlaps its
+disturbed self by about 0.85 (easy), 0.72 (hard) and 0.60 (tough) on average.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from doap.photos.extract import Pyramid as Pyramid
+from doap.photos.extract import average_samples, patch_grid, pixel_spacing, to_bytes
+from doap.photos.frames import Frames, overlap
+
+
+@dataclass(frozen=True)
+class Level:
+    """How strongly a view differs; each value is a standard deviation, or a largest value where said."""
+
+    rotation: float  # degrees
+    shift: float  # in units of the frame's scale
+    scale: float  # log2
+    stretch: float  # log2 of the ratio of the axes
+    perspective: float  # change of scale across the patch's half side
+    gamma: float  # log2 of the exponent
+    contrast: float  # log2 of the gain
+    gradient: float  # grey levels from the centre to the border
+    blur: float  # sigma in patch pixels, at most
+    noise: float  # grey levels, at most
+
+
+LEVELS = {
+    "easy": Level(5, 0.08, 0.08, 0.08, 0.02, 0.25, 0.25, 10, 0.5, 3),
+    "hard": Level(10, 0.17, 0.17, 0.17, 0.04, 0.4, 0.4, 20, 0.8, 5),
+    "tough": Level(15, 0.265, 0.265, 0.265, 0.06, 0.55, 0.55, 30, 1.1, 8),
+}
+
+
+def jittered_views(
+    pyramid: Pyramid, frames: Frames, level: str, size: int, extent: float, random: torch.Generator
+) -> Tensor:
+    """Cut one disturbed patch of each frame.
+
+    Args:
+        pyramid: of the picture.
+        frames: (N, 2, 3).
+        level: "easy", "hard" or "tough".
+        size: side of the patches.
+        extent: half the side of the patch in units of the frame's scale.
+        random: on the pyramid's device; fixes the views.
+
+    Returns:
+        (N, size, size) uint8.
+    """
+    strength = LEVELS[level]
+    device = pyramid.levels[0].device
+    jittered = jitter_frames(torch.from_numpy(frames).to(device), strength, random)
+    points = _tilt(jittered, strength, size, extent, random)
+    values = average_samples(pyramid.sample(points, pixel_spacing(jittered, size, extent)))
+    return to_bytes(disturb_light(values, strength, random))
+
+
+def jitter_frames(frames: Tensor, strength: Level, random: torch.Generator) -> Tensor:
+    """Disturb (N, 2, 3) frames: each is composed with a small affine map in its own coordinates."""
+    noise = torch.randn(len(frames), 6, generator=random, device=frames.device)
+    turn = torch.deg2rad(noise[:, 0] * strength.rotation)
+    axis = noise[:, 1] * torch.pi  # in any direction: the spread covers the circle
+    size = torch.exp2(noise[:, 2] * strength.scale)
+    ratio = torch.exp2(noise[:, 3] * strength.stretch / 2)
+    stretch = torch.diag_embed(torch.stack([ratio, 1 / ratio], 1))
+    map_ = size[:, None, None] * (_rotations(turn + axis) @ stretch @ _rotations(-axis))
+    shift = noise[:, 4:] * strength.shift
+    shape = frames[:, :, :2]
+    return torch.cat([shape @ map_, frames[:, :, 2:] + shape @ shift[:, :, None]], 2)
+
+
+def disturb_light(values: Tensor, strength: Level, random: torch.Generator) -> Tensor:
+    """Blur, then gamma, contrast, a gradient of light and noise on (N, S, S) grey values in 0..255."""
+    count, size = values.shape[:2]
+    device = values.device
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(count, *shape, generator=random, device=device)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(count, *shape, generator=random, device=device)
+
+    values = _blur(values, uniform() * strength.blur)
+    gamma = torch.exp2(normal(1, 1) * strength.gamma)
+    values = 255 * (values / 255).clamp(0, 1) ** gamma
+    gain = torch.exp2(normal(1, 1) * strength.contrast)
+    mean = values.mean((1, 2), keepdim=True)
+    values = mean + gain * (values - mean)
+    steps = torch.linspace(-1, 1, size, device=device)
+    slope = normal(2, 1, 1) * strength.gradient
+    values = values + slope[:, 0] * steps[None, :, None] + slope[:, 1] * steps[None, None, :]
+    return values + normal(size, size) * uniform(1, 1) * strength.noise
+
+
+def measured_overlap(level: str, samples: int = 4000, seed: int = 0) -> float:
+    """Mean overlap of a frame with its disturbed self at a level, measured over random views."""
+    plain = torch.eye(2, 3).expand(samples, 2, 3)
+    jittered = jitter_frames(plain, LEVELS[level], torch.Generator().manual_seed(seed))
+    return float(np.mean(overlap(plain.contiguous().numpy(), jittered.numpy())))
+
+
+def _tilt(frames: Tensor, strength: Level, size: int, extent: float, random: torch.Generator) -> Tensor:
+    """Sample points (N, s, s, 2) of frames whose plane is tilted: u / (1 + v·u) in patch coordinates."""
+    tilt = torch.randn(len(frames), 1, 1, 2, generator=random, device=frames.device) * strength.perspective
+    unit = patch_grid(size, frames.device)
+    depth = 1 + (tilt * unit).sum(-1, keepdim=True).clamp(min=-0.5)
+    return extent * (unit / depth @ frames[:, None, :, :2].transpose(-1, -2)) + frames[:, None, None, :, 2]
+
+
+def _rotations(angles: Tensor) -> Tensor:
+    cosine, sine = angles.cos(), angles.sin()
+    return torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
+
+
+def _blur(values: Tensor, sigma: Tensor) -> Tensor:
+    """Gaussian blur of (N, S, S) with a sigma of its own for each patch, borders replicated."""
+    reach = 3
+    offsets = torch.arange(-reach, reach + 1, device=values.device)
+    taps = torch.exp(-0.5 * (offsets / sigma.clamp(min=1e-3)[:, None]) ** 2)
+    taps = taps / taps.sum(1, keepdim=True)
+    size = values.shape[1]
+    for axis in (1, 2):
+        pad = (0, 0, reach, reach) if axis == 1 else (reach, reach, 0, 0)
+        padded = torch.nn.functional.pad(values[:, None], pad, mode="replicate")[:, 0]
+        values = sum(
+            (taps[:, k, None, None] * padded.narrow(axis, k, size) for k in range(2 * reach + 1)),
+            start=torch.zeros_like(values),
+        )
+    return values
