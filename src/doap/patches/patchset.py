@@ -59,9 +59,7 @@ class PatchSet:
     ) -> None:
         self.shards = list(shards)
         self.groups: Ids = np.asarray(groups, dtype=np.int64)
-        self.sequences: Ids = np.asarray(
-            np.zeros(len(self.groups)) if sequences is None else sequences, dtype=np.int64
-        )
+        self.sequences: Ids = np.asarray(np.zeros(len(self.groups)) if sequences is None else sequences, dtype=np.int64)
         self.labels: dict[str, Ids] = {k: np.asarray(v, dtype=np.int64) for k, v in (labels or {}).items()}
         self.sequence_names = list(sequence_names)
         self._check()
@@ -152,9 +150,7 @@ class PatchSet:
         folder = Path(path)
         about = _read_manifest(folder)
         ids = {name: _read_ids(folder, name, about) for name in about["arrays"]}
-        shards = [
-            _map_shard(folder / shard["file"], shard["patches"], about["size"]) for shard in about["shards"]
-        ]
+        shards = [_map_shard(folder / shard["file"], shard["patches"], about["size"]) for shard in about["shards"]]
         try:
             found = cls(
                 shards,
@@ -193,14 +189,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         and {"groups", "sequences", "checksums"} <= set(about["arrays"])
         and isinstance(about.get("shards"), list)
         and all(isinstance(s, dict) and {"file", "patches"} <= set(s) for s in about["shards"])
-        and all(
-            Path(name).name == name for name in [*about["arrays"], *(str(s["file"]) for s in about["shards"])]
-        )
+        and all(Path(name).name == name for name in [*about["arrays"], *(str(s["file"]) for s in about["shards"])])
     )
     if not well_formed:
-        raise DoapError(
-            f"{file}: an entry is missing or of the wrong type; the set is damaged, build it again"
-        )
+        raise DoapError(f"{file}: an entry is missing or of the wrong type; the set is damaged, build it again")
     return about
 
 
@@ -214,9 +206,7 @@ def _read_ids(folder: Path, name: str, about: dict[str, Any]) -> NDArray[Any]:
     except (ValueError, EOFError) as fault:
         raise DoapError(f"{file}: not an array file; the set is damaged, build it again") from fault
     if zlib.crc32(content) != about["arrays"][name]:
-        raise DoapError(
-            f"{file}: checksum differs from the one in set.json; the set is damaged, build it again"
-        )
+        raise DoapError(f"{file}: checksum differs from the one in set.json; the set is damaged, build it again")
     wanted = np.uint32 if name == "checksums" else np.int64
     if array.dtype != wanted or array.ndim != 1:
         raise DoapError(f"{file}: holds {array.dtype} {array.shape}, not {np.dtype(wanted)} (N,)")
@@ -229,19 +219,13 @@ def _map_shard(file: Path, count: int, size: int) -> NDArray[np.uint8]:
     except OSError as fault:
         raise DoapError(f"{file}: cannot be read ({fault.strerror or 'not an array file'})") from fault
     except (ValueError, EOFError) as fault:
-        raise DoapError(
-            f"{file}: shorter than its header says, or no array file; build the set again"
-        ) from fault
+        raise DoapError(f"{file}: shorter than its header says, or no array file; build the set again") from fault
     if shard.dtype != np.uint8 or shard.shape != (count, size, size):
-        raise DoapError(
-            f"{file}: holds {shard.dtype} {shard.shape}, but set.json says uint8 {(count, size, size)}"
-        )
+        raise DoapError(f"{file}: holds {shard.dtype} {shard.shape}, but set.json says uint8 {(count, size, size)}")
     return shard
 
 
-def _verify_blocks(
-    folder: Path, about: dict[str, Any], checksums: NDArray[np.uint32], at_most: int | None
-) -> None:
+def _verify_blocks(folder: Path, about: dict[str, Any], checksums: NDArray[np.uint32], at_most: int | None) -> None:
     """Compare blocks with their checksums, reading the files rather than the maps: that costs no memory."""
     blocks = list(_blocks(folder, about))
     if len(blocks) != len(checksums):
@@ -253,9 +237,7 @@ def _verify_blocks(
             file.seek(start)
             content = file.read(BLOCK_BYTES)
         if zlib.crc32(content) != checksums[number]:
-            raise DoapError(
-                f"{path}: checksum differs near byte {start:,}; the set is damaged, build it again"
-            )
+            raise DoapError(f"{path}: checksum differs near byte {start:,}; the set is damaged, build it again")
 
 
 def _blocks(folder: Path, about: dict[str, Any]) -> Iterator[tuple[Path, int]]:

@@ -35,9 +35,7 @@ class GroupBatches:
             raise DoapError("no group of this set has two patches, so there is nothing to match")
         largest = int(sizes[self._groups].max())
         if largest > list_size:
-            raise DoapError(
-                f"a group of {largest} patches does not fit a list of {list_size}; raise list_size"
-            )
+            raise DoapError(f"a group of {largest} patches does not fit a list of {list_size}; raise list_size")
         if int(sizes[self._groups].sum()) < list_size:
             raise DoapError(
                 f"the set has {int(sizes[self._groups].sum())} patches with a match, "
@@ -49,9 +47,7 @@ class GroupBatches:
         order = np.random.default_rng((self.seed, epoch)).permutation(self._groups)
         for number, (first, last) in enumerate(self._cuts(order)):
             if number >= start:
-                yield np.concatenate(
-                    [self._members[self._start[g] : self._start[g + 1]] for g in order[first:last]]
-                )
+                yield np.concatenate([self._members[self._start[g] : self._start[g + 1]] for g in order[first:last]])
 
     def _cuts(self, order: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Where to cut an order of groups into full lists: a list is full when the next group does not fit."""

@@ -56,9 +56,7 @@ class PatchSetWriter:
     ) -> None:
         """Add (n, S, S) uint8 patches with the group, sequence and labels of each."""
         if patches.dtype != np.uint8 or patches.shape[1:] != (self.size, self.size):
-            raise DoapError(
-                f"expected uint8 (n, {self.size}, {self.size}), got {patches.dtype} {patches.shape}"
-            )
+            raise DoapError(f"expected uint8 (n, {self.size}, {self.size}), got {patches.dtype} {patches.shape}")
         ids = {"groups": groups, "sequences": sequences, **{f"label-{k}": v for k, v in labels.items()}}
         if self._ids and set(ids) != set(self._ids):
             raise DoapError(f"labels differ from those before: {sorted(ids)}, not {sorted(self._ids)}")
