@@ -1,0 +1,1 @@
+"""Networks: patches in, descriptors out."""

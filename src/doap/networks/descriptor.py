@@ -1,5 +1,7 @@
 """From patches to descriptors: a network with its reading of the activations, unit vectors or bits."""
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -41,11 +43,16 @@ class Descriptor(nn.Module):
             real: (N, dimensions) float32 of length 1. binary: (N, dimensions / 8) uint8, the first bit
             of each byte its highest, as `numpy.packbits` and OpenCV's Hamming norm have it.
         """
-        values = patches[:, None].float()
-        if patches.shape[-1] != INPUT_SIZE:
-            values = F.interpolate(values, (INPUT_SIZE, INPUT_SIZE), mode="bilinear", antialias=True)
-        activations: Tensor = self.network(values).float()
+        activations: Tensor = self.network(to_input(patches)).float()
         return F.normalize(activations, dim=1) if self.kind == "real" else pack_bits(activations > 0)
+
+
+def to_input(patches: Tensor) -> Tensor:
+    """(N, S, S) patches, uint8 or float, to what the network reads: (N, 1, 32, 32) float32."""
+    values = patches[:, None].float()
+    if patches.shape[-1] == INPUT_SIZE:
+        return values
+    return F.interpolate(values, (INPUT_SIZE, INPUT_SIZE), mode="bilinear", antialias=True)
 
 
 def pack_bits(bits: Tensor) -> Tensor:
@@ -54,7 +61,7 @@ def pack_bits(bits: Tensor) -> Tensor:
     return (bits.view(len(bits), -1, 8) * places).sum(2, dtype=torch.uint8)
 
 
-def describe(patches: NDArray[np.uint8], model: Descriptor, batch_size: int = 1024) -> NDArray[np.generic]:
+def describe(patches: NDArray[np.uint8], model: Descriptor, batch_size: int = 1024) -> NDArray[Any]:
     """Describe patches in batches of bounded memory.
 
     Args:

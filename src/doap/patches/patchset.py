@@ -38,6 +38,7 @@ class PatchSet:
         sequences: (N,) integers; all patches of a group share one. 0 for all by default.
         labels: further (N,) integers by name.
         sequence_names: what the sequence ids mean: name of sequence i at place i, if they have names.
+        extent: half the side of a patch in units of its frame's scale: how the patches were cut.
 
     Example:
         >>> import numpy as np, tempfile, pathlib
@@ -56,7 +57,9 @@ class PatchSet:
         sequences: Sequence[int] | Ids | None = None,
         labels: Mapping[str, Sequence[int] | Ids] | None = None,
         sequence_names: Sequence[str] = (),
+        extent: float = 12.0,
     ) -> None:
+        self.extent = extent
         self.shards = list(shards)
         self.groups: Ids = np.asarray(groups, dtype=np.int64)
         self.sequences: Ids = np.asarray(np.zeros(len(self.groups)) if sequences is None else sequences, dtype=np.int64)
@@ -129,7 +132,7 @@ class PatchSet:
 
     def save(self, path: Path | str) -> None:
         """Write the set as a folder, atomically; an existing path is refused."""
-        with write_patch_set(Path(path), self.size, self.sequence_names) as writer:
+        with write_patch_set(Path(path), self.size, self.sequence_names, self.extent) as writer:
             start = 0
             for shard in self.shards:
                 end = start + len(shard)
@@ -158,6 +161,7 @@ class PatchSet:
                 ids["sequences"],
                 {name.removeprefix("label-"): ids[name] for name in ids if name.startswith("label-")},
                 about["sequence_names"],
+                about["extent"],
             )
         except DoapError as fault:
             raise DoapError(f"{folder}: {fault}") from fault
@@ -184,6 +188,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise DoapError(f"{file}: format is not {FORMAT!r}")
     well_formed = (
         isinstance(about.get("size"), int)
+        and isinstance(about.get("extent"), float)
         and isinstance(about.get("sequence_names"), list)
         and isinstance(about.get("arrays"), dict)
         and {"groups", "sequences", "checksums"} <= set(about["arrays"])

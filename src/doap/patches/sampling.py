@@ -44,10 +44,17 @@ class GroupBatches:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
         """The batches of an epoch from number `start` on, each an array of patch indices, group by group."""
-        order = np.random.default_rng((self.seed, epoch)).permutation(self._groups)
+        order = self._order(epoch)
         for number, (first, last) in enumerate(self._cuts(order)):
             if number >= start:
                 yield np.concatenate([self._members[self._start[g] : self._start[g + 1]] for g in order[first:last]])
+
+    def count(self, epoch: int) -> int:
+        """How many batches an epoch has; groups of different sizes fill lists differently in each."""
+        return sum(1 for _ in self._cuts(self._order(epoch)))
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        return np.random.default_rng((self.seed, epoch)).permutation(self._groups)
 
     def _cuts(self, order: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Where to cut an order of groups into full lists: a list is full when the next group does not fit."""

@@ -18,7 +18,9 @@ BLOCK_BYTES = 1 << 20
 
 
 @contextmanager
-def write_patch_set(path: Path, size: int, sequence_names: Sequence[str] = ()) -> Iterator["PatchSetWriter"]:
+def write_patch_set(
+    path: Path, size: int, sequence_names: Sequence[str] = (), extent: float = 12.0
+) -> Iterator["PatchSetWriter"]:
     """Append patches batch by batch; on leaving the `with` block the set appears at `path`, whole.
 
     A build that fails or is killed leaves nothing at `path`. At most one shard is held in memory.
@@ -27,9 +29,10 @@ def write_patch_set(path: Path, size: int, sequence_names: Sequence[str] = ()) -
         path: the folder to make; refused if it exists.
         size: side of the patches.
         sequence_names: see `PatchSet`.
+        extent: see `PatchSet`.
     """
     with atomic_folder(path) as folder:
-        writer = PatchSetWriter(folder, size, sequence_names)
+        writer = PatchSetWriter(folder, size, sequence_names, extent)
         yield writer
         writer.finish()
 
@@ -37,10 +40,11 @@ def write_patch_set(path: Path, size: int, sequence_names: Sequence[str] = ()) -
 class PatchSetWriter:
     """What `write_patch_set` gives: collects patches into shards in a folder."""
 
-    def __init__(self, folder: Path, size: int, sequence_names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, size: int, sequence_names: Sequence[str], extent: float) -> None:
         self.folder = folder
         self.size = size
         self.sequence_names = list(sequence_names)
+        self.extent = float(extent)
         self._per_shard = max(1, SHARD_BYTES // size**2)
         self._pending: list[NDArray[np.uint8]] = []
         self._ids: dict[str, list[NDArray[np.int64]]] = {}
@@ -85,6 +89,7 @@ class PatchSetWriter:
         about = {
             "format": FORMAT,
             "size": self.size,
+            "extent": self.extent,
             "patches": len(arrays["groups"]),
             "sequence_names": self.sequence_names,
             "shards": self._shards,

@@ -46,7 +46,7 @@ class Pyramid:
         """
         level_of = spacing.log2().floor().clamp(0, len(self.levels) - 1).long()
         values = points.new_empty(points.shape[:3])
-        for number in level_of.unique().tolist():
+        for number in sorted(set(level_of.tolist())):
             chosen = level_of == number
             # Pixel centres: x of the picture lies at (x + 0.5) / 2^l - 0.5 of level l.
             values[chosen] = _bilinear(self.levels[number], (points[chosen] + 0.5) / 2**number - 0.5)
@@ -86,7 +86,7 @@ def affine_points(frames: Tensor, size: int, extent: float) -> tuple[Tensor, Ten
 
 def pixel_spacing(frames: Tensor, size: int, extent: float) -> Tensor:
     """Distance between patch pixels in the picture along the frame's longer axis, (N,)."""
-    longest = torch.linalg.matrix_norm(frames[:, :, :2], ord=2)
+    longest: Tensor = torch.linalg.matrix_norm(frames[:, :, :2], ord=2)
     return 2 * extent * longest / size
 
 

@@ -5,7 +5,6 @@ are (x, y) in pixels, the centre of the top left pixel at (0, 0). Its scale is â
 are one array (N, 2, 3) float32.
 """
 
-import math
 from collections.abc import Callable
 
 import cv2
@@ -54,13 +53,19 @@ def frames_from_keypoints(keypoints: list[cv2.KeyPoint]) -> Frames:
 
 
 def keypoints_from_frames(frames: Frames) -> list[cv2.KeyPoint]:
-    """Frames as OpenCV keypoints, which keep position, scale and rotation but no affine shape."""
+    """Frames as OpenCV keypoints, which keep position, scale and rotation but no affine shape.
+
+    OpenCV's SIFT reads the level of its pyramid from the keypoint's octave, not from its size. At octave 0,
+    the default, large keypoints would be described on the unblurred image, far worse than SIFT can do, so the
+    level is set as the detector would: size = 1.6 Â· 2^(octave + 1 + layer / 3), layer 1 to 3, octave from -1.
+    """
     sizes = 2 * scales(frames)
     angles = np.degrees(np.arctan2(frames[:, 1, 0], frames[:, 0, 0])) % 360
-    centres = frames[:, :, 2]
+    steps = np.round(3 * np.log2(np.maximum(sizes, 1e-6) / 1.6)).astype(int).clip(min=1)
+    octaves, layers = (steps - 1) // 3 - 1, (steps - 1) % 3 + 1
     return [
-        cv2.KeyPoint(float(x), float(y), float(size), float(angle))
-        for (x, y), size, angle in zip(centres, sizes, angles, strict=True)
+        cv2.KeyPoint(float(x), float(y), float(size), float(angle), 0.0, int(octave & 255 | layer << 8))
+        for (x, y), size, angle, octave, layer in zip(frames[:, :, 2], sizes, angles, octaves, layers, strict=True)
     ]
 
 
@@ -117,10 +122,4 @@ def _inside(frames: Frames) -> Callable[[NDArray[np.float64]], NDArray[np.bool_]
 
 def _half_box(frames: Frames) -> NDArray[np.float64]:
     """Half the sides of the box around each ellipse: the lengths of A's rows."""
-    return np.sqrt((frames[:, :, :2].astype(np.float64) ** 2).sum(2))
-
-
-def rotation(degrees: float) -> NDArray[np.float64]:
-    """The 2x2 rotation by an angle in degrees, from x towards y."""
-    angle = math.radians(degrees)
-    return np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    return np.asarray(np.sqrt((frames[:, :, :2].astype(np.float64) ** 2).sum(2)))

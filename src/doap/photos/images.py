@@ -50,7 +50,7 @@ def to_grey(picture: Image.Image) -> Grey:
     """The luma of a decoded picture, (H, W) uint8; see `read_grey` for alpha and depth."""
     if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
         deep = np.nan_to_num(np.asarray(picture, dtype=np.float64)).clip(min=0)
-        return np.round(deep * (255 / max(deep.max(), 1e-12))).astype(np.uint8)
+        return np.asarray(np.round(deep * (255 / max(deep.max(), 1e-12))), np.uint8)
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
         shown = Image.new("RGBA", picture.size, (128, 128, 128, 255))
         shown.alpha_composite(picture.convert("RGBA"))

@@ -79,8 +79,8 @@ def jitter_frames(frames: Tensor, strength: Level, random: torch.Generator) -> T
 
 
 def disturb_light(values: Tensor, strength: Level, random: torch.Generator) -> Tensor:
-    """Blur, then gamma, contrast, a gradient of light and noise on (N, S, S) grey values in 0..255."""
-    count, size = values.shape[:2]
+    """Blur, then gamma, contrast, a gradient of light and noise on (N, H, W) grey values in 0..255."""
+    count, height, width = values.shape
     device = values.device
 
     def normal(*shape: int) -> Tensor:
@@ -95,10 +95,10 @@ def disturb_light(values: Tensor, strength: Level, random: torch.Generator) -> T
     gain = torch.exp2(normal(1, 1) * strength.contrast)
     mean = values.mean((1, 2), keepdim=True)
     values = mean + gain * (values - mean)
-    steps = torch.linspace(-1, 1, size, device=device)
     slope = normal(2, 1, 1) * strength.gradient
-    values = values + slope[:, 0] * steps[None, :, None] + slope[:, 1] * steps[None, None, :]
-    return values + normal(size, size) * uniform(1, 1) * strength.noise
+    values = values + slope[:, 0] * torch.linspace(-1, 1, height, device=device)[:, None]
+    values = values + slope[:, 1] * torch.linspace(-1, 1, width, device=device)
+    return values + normal(height, width) * uniform(1, 1) * strength.noise
 
 
 def measured_overlap(level: str, samples: int = 4000, seed: int = 0) -> float:
@@ -122,17 +122,16 @@ def _rotations(angles: Tensor) -> Tensor:
 
 
 def _blur(values: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur of (N, S, S) with a sigma of its own for each patch, borders replicated."""
+    """Gaussian blur of (N, H, W) with a sigma of its own for each patch, borders replicated."""
     reach = 3
     offsets = torch.arange(-reach, reach + 1, device=values.device)
     taps = torch.exp(-0.5 * (offsets / sigma.clamp(min=1e-3)[:, None]) ** 2)
     taps = taps / taps.sum(1, keepdim=True)
-    size = values.shape[1]
     for axis in (1, 2):
         pad = (0, 0, reach, reach) if axis == 1 else (reach, reach, 0, 0)
         padded = torch.nn.functional.pad(values[:, None], pad, mode="replicate")[:, 0]
         values = sum(
-            (taps[:, k, None, None] * padded.narrow(axis, k, size) for k in range(2 * reach + 1)),
+            (taps[:, k, None, None] * padded.narrow(axis, k, values.shape[axis]) for k in range(2 * reach + 1)),
             start=torch.zeros_like(values),
         )
     return values

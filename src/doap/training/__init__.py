@@ -1,0 +1,1 @@
+"""From a patch set and a recipe to weights."""

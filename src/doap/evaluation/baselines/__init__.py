@@ -1,0 +1,1 @@
+"""Peers to compare with."""

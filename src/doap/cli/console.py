@@ -1,0 +1,61 @@
+"""What the verbs share: consoles, progress bars, choosing a device."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from doap.errors import DoapError
+
+console = Console()
+errors = Console(stderr=True)
+
+
+def counting_bar() -> Progress:
+    """A bar for work that comes in pieces; on standard error, and gone when done."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+    )
+
+
+def training_bar() -> Progress:
+    """A bar for a training: loss, time spent and time left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+    )
+
+
+def score_table(rows: Sequence[Mapping[str, float | str | int]]) -> Table:
+    """The rows of `warped.summarise` as a table for the terminal."""
+    table = Table(header_style="bold")
+    table.add_column("descriptor")
+    for column in ("mAP %", "right neighbours %", "bytes"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(str(row["descriptor"]), f"{row['mAP']:.1f}", f"{row['right neighbours']:.1f}", str(row["bytes"]))
+    return table
+
+
+def choose_device(wanted: str | None) -> str:
+    """The device asked for, or the GPU if there is one."""
+    if wanted is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=wanted)
+    except (RuntimeError, AssertionError) as fault:
+        raise DoapError(f"device {wanted}: not available here ({str(fault).splitlines()[0]})") from fault
+    return wanted

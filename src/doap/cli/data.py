@@ -1,0 +1,65 @@
+"""`doap data`: making patch sets and looking at them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from doap.cli.console import console, counting_bar
+from doap.errors import DoapError
+from doap.patches.from_photos import build_from_photos
+from doap.patches.patchset import PatchSet
+from doap.photos.images import Grey, find_photos, read_grey
+from doap.photos.views import LEVELS, measured_overlap
+
+app = typer.Typer(no_args_is_help=True, help="Make patch sets and look at them.")
+
+
+@app.command(epilog="Example: doap data build photos/ -o sets/mine")
+def build(
+    photos: Annotated[list[Path], typer.Argument(metavar="PHOTOS…", help="Pictures, or folders of them.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The patch set to make, a folder.")],
+    points: Annotated[int, typer.Option(min=1, help="Groups a photo at most, its strongest keypoints.")] = 1200,
+    extent: Annotated[float, typer.Option(min=0.1, help="Half the patch's side in keypoint scales.")] = 12,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes the views.")] = 0,
+) -> None:
+    """Make a patch set from photos: each keypoint seen plainly and under three jittered views.
+
+    Photos that cannot be read are named at the end and left out.
+    """
+    found = find_photos(photos)
+    faults: list[str] = []
+
+    def readable() -> Iterator[tuple[str, Grey]]:
+        for path in found:
+            try:
+                yield str(path), read_grey(path)
+            except DoapError as fault:
+                faults.append(str(fault))
+
+    with counting_bar() as bar:
+        task = bar.add_task("cutting patches", total=len(found))
+        build_from_photos(readable(), output, points, extent, seed, lambda _name: bar.advance(task))
+    console.print(f"{PatchSet.open(output)} in {output}", highlight=False)
+    for level in LEVELS:
+        console.print(f"  {level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
+    for line in faults:
+        console.print(f"left out: {line}", style="yellow", markup=False, highlight=False)
+
+
+@app.command(epilog="Example: doap data info sets/mine --verify")
+def info(
+    path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set.")],
+    verify: Annotated[bool, typer.Option(help="Check every byte against its checksum.")] = False,
+) -> None:
+    """Say what a patch set holds, and whether it is whole."""
+    patches = PatchSet.open(path)
+    sizes = np.diff(patches.members_start)
+    console.print(repr(patches), highlight=False)
+    console.print(f"  groups of {sizes.min()} to {sizes.max()} patches, {sizes.mean():.1f} on average")
+    console.print(f"  extent {patches.extent:g}; labels: {', '.join(patches.labels) or 'none'}")
+    if verify:
+        PatchSet.verify(path)
+        console.print("  every checksum is right")

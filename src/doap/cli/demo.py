@@ -1,0 +1,42 @@
+"""`doap demo`."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from doap.cli.console import console, score_table, training_bar
+from doap.demo.page import verdict, write_page
+from doap.demo.study import Progress, run_study
+from doap.evaluation.warped import summarise
+from doap.photos.views import LEVELS, measured_overlap
+
+EXAMPLE = "Example: doap demo -o out/demo"
+
+
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the page and the runs.")] = Path(
+        "out/demo"
+    ),
+) -> None:
+    """Train two descriptors on embedded photos and judge them beside SIFT: about 5 minutes on 2 cores.
+
+    No download: the photos come inside scikit-image and scikit-learn. A 128-d real-valued and a 256-bit
+    binary L2Net are trained from scratch by Average Precision, then match photos they never saw.
+    """
+    start = time.monotonic()
+    with training_bar() as bar:
+        task = bar.add_task("", total=1.0, loss=float("nan"))
+
+        def begin(step: str) -> None:
+            console.print(f"[{time.monotonic() - start:4.0f} s] {step}", markup=False, highlight=False)
+            bar.reset(task, description=step, loss=float("nan"))
+
+        study = run_study(output, Progress(begin, lambda done, loss: bar.update(task, completed=done, loss=loss)))
+    for level in LEVELS:
+        console.print(f"{level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
+    page = write_page(study, output, time.monotonic() - start)
+    console.print(score_table(summarise(study.scores)))
+    console.print(verdict(study), highlight=False)
+    console.print(f"{time.monotonic() - start:.0f} s in all; the page: {page}", highlight=False)

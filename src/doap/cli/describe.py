@@ -1,0 +1,46 @@
+"""`doap describe`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from doap.cli.console import choose_device, console, counting_bar
+from doap.errors import DoapError
+from doap.features import detect_and_describe
+from doap.networks.registry import load
+from doap.photos.images import find_photos
+
+EXAMPLE = "Example: doap describe photos/ -o features/ --model doap-demo-256b"
+
+
+def describe(
+    pictures: Annotated[list[Path], typer.Argument(metavar="PICTURES…", help="Pictures, or folders of them.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for one NAME.EXT.npz a picture.")],
+    model: Annotated[str, typer.Option(help="A shipped model, or the path of a .safetensors file.")] = "doap-demo-128",
+    max_keypoints: Annotated[int, typer.Option(min=1, help="Strongest keypoints to keep of each picture.")] = 2000,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
+) -> None:
+    """Detect keypoints in pictures and describe them.
+
+    Each picture gives a NumPy archive with frames (N, 2, 3), keypoints (N, 2), descriptors (N, d), size
+    (height, width) and model. A picture that cannot be described is named, the others are still done.
+    """
+    descriptor = load(model, choose_device(device))
+    found = find_photos(pictures)
+    names = [path.name for path in found]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DoapError(f"{twice}: two pictures have this name; describe them into different folders")
+    faults = []
+    with counting_bar() as bar:
+        for path in bar.track(found, description="describing"):
+            try:
+                features = detect_and_describe(path, descriptor, max_keypoints)
+            except DoapError as fault:
+                faults.append(str(fault))
+                continue
+            features.save(output / f"{path.name}.npz")
+    console.print(f"{len(found) - len(faults)} of {len(found)} pictures described in {output}", highlight=False)
+    if faults:
+        raise DoapError("; ".join(faults))

@@ -1,0 +1,50 @@
+"""`doap`: the verbs, and how faults are told."""
+
+import sys
+
+import typer
+
+import doap
+from doap.cli import data, demo, describe, evaluate, match, train
+from doap.cli.console import errors
+from doap.errors import DoapError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command("match", epilog=match.EXAMPLE)(match.match)
+app.command("describe", epilog=describe.EXAMPLE)(describe.describe)
+app.command("train", epilog=train.EXAMPLE)(train.train)
+app.add_typer(evaluate.app, name="eval")
+app.add_typer(data.app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"doap {doap.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def doap_(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Local image descriptors trained by optimising Average Precision: train, describe, match, judge."""
+
+
+def main() -> None:
+    """Run the command line; a fault the user can cause is one line on standard error and exit status 1."""
+    try:
+        app()
+    except DoapError as fault:
+        errors.print(f"doap: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except OSError as fault:  # a full disk, a folder without permission
+        place = f"{fault.filename}: " if fault.filename else ""
+        errors.print(f"doap: {place}{fault.strerror}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)

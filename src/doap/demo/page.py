@@ -1,0 +1,134 @@
+"""The demo's page: one HTML file with its pictures beside it, every number computed from the study."""
+
+import html
+import shlex
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import doap
+from doap.demo import photos
+from doap.demo.study import COPIES, KEYPOINTS, RECIPES, Study
+from doap.evaluation import figures, warped
+from doap.files import write_text
+from doap.photos.views import LEVELS, measured_overlap
+from doap.training.trainer import read_losses
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1000px; margin: 2em auto; padding: 0 1em }
+h1 { margin-bottom: 0 } h2 { margin-top: 2em } img { max-width: 100% }
+table { border-collapse: collapse } td, th { padding: .3em .9em; border-bottom: 1px solid #ddd; text-align: right }
+td:first-child, th:first-child { text-align: left } tr.ours { background: #eef5ee } code { background: #f3f3f3 }
+figcaption { color: #555 } figure { margin: 1em 0 }
+"""
+
+
+def write_page(study: Study, folder: Path, seconds: float) -> Path:
+    """Draw the figures and write index.html; returns its path."""
+    figures.draw_losses({name: read_losses(run) for name, run in study.runs.items()}, folder / "loss.png")
+    figures.draw_bars(warped.summarise(study.scores), folder / "scores.png")
+    figures.draw_lists(study.example.queries, study.example.lists, folder / "lists.png")
+    figures.draw_groups(_some_groups(study), ["plain", *LEVELS], folder / "groups.png")
+    _draw_stereo(study, folder / "matches.png")
+    page = folder / "index.html"
+    write_text(page, _html(study, seconds))
+    return page
+
+
+def verdict(study: Study) -> str:
+    """What the numbers say, in two sentences, whichever way they fell."""
+    rows = {str(row["descriptor"]): float(row["mAP"]) for row in warped.summarise(study.scores)}
+    sentences = []
+    for name in RECIPES:
+        peers = ", ".join(
+            f"{abs(rows[name] - rows[peer]):.1f} {'above' if rows[name] >= rows[peer] else 'below'} {peer}"
+            for peer in ("SIFT", "RootSIFT")
+        )
+        sentences.append(
+            f"{name}: {rows[f'{name} untrained']:.1f} untrained, {rows[name]:.1f} mAP after training by AP, {peers}."
+        )
+    return " ".join(sentences)
+
+
+def _html(study: Study, seconds: float) -> str:
+    real, binary = RECIPES.values()
+    overlaps = ", ".join(f"{level} {measured_overlap(level):.2f}" for level in LEVELS)
+    correspondences = np.mean([pair.correspondences().any(1).sum() for pair in study.pairs])
+    matches = study.stereo_matches
+    body = f"""
+<h1>Descriptors trained by Average Precision</h1>
+<p>doap {doap.__version__}, torch {torch.__version__}, {torch.get_num_threads()} CPU threads,
+{seconds / 60:.1f} minutes. Made by <code>doap demo</code>.</p>
+<p><b>{html.escape(verdict(study))}</b></p>
+
+<h2>Matching photos never trained on</h2>
+{_table(study)}
+<figure><img src="scores.png" alt="mAP of each descriptor"><figcaption>
+{len(study.pairs)} pairs: each of {len(photos.HELD_OUT)} held-out photos ({_names(photos.HELD_OUT)}) against {COPIES}
+copies of itself under known homographies (turned up to 45°, zoomed 0.6 to 1.25, tilted) and light changes. Up to
+{KEYPOINTS} DoG keypoints an image, the same for every descriptor; {correspondences:.0f} of them have a counterpart on
+average. Each keypoint proposes its nearest neighbour; AP over the proposals ranked by distance; mean over pairs.
+</figcaption></figure>
+
+<h2>One real pair</h2>
+<figure><img src="matches.png" alt="verified matches"><figcaption>
+A stereo pair that was never trained on: {len(matches)} mutual nearest neighbours,
+{int(matches.inliers.sum())} of them on one epipolar geometry.</figcaption></figure>
+
+<h2>What a query ranks first, before and after</h2>
+<figure><img src="lists.png" alt="ranked lists"><figcaption>
+Four patches of <i>{html.escape(study.pairs[0].name.split("/")[0])}</i>, drawn at random, and what each ranks
+first among all {len(study.pairs[0].copy_frames)} patches of a warped copy. Green: the same point. Before: the
+network as initialised. "rank" is that of the first right one.</figcaption></figure>
+
+<h2>The training</h2>
+<figure><img src="loss.png" alt="loss against step"><figcaption>
+1 - relaxed AP, every patch of a batch a query that ranks all others.</figcaption></figure>
+<p>{html.escape(repr(study.patches))}, cut around DoG keypoints of {len(photos.TRAINING)} photos
+({_names(photos.TRAINING)}). L2Net with a first layer of {real.width} channels: narrower than the paper's 32, so that
+this takes minutes on a CPU. Lists of {real.list_size:,}, {real.epochs} epochs, SGD; {real.dimensions} dimensions (real)
+and {binary.dimensions} bits (binary).</p>
+<figure><img src="groups.png" alt="patch groups"><figcaption>
+Groups of the training set: a point seen plainly, and under jittered views. Frames overlap their jittered selves by
+{overlaps} on average.</figcaption></figure>
+
+<h2>Use them</h2>
+<pre><code>doap match A.jpg B.jpg -o matches.png --model {html.escape(_weights(study))}</code></pre>
+"""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>doap demo</title>'
+        f"<style>{STYLE}</style></head><body>{body}</body></html>\n"
+    )
+
+
+def _table(study: Study) -> str:
+    rows = "".join(
+        f"<tr{' class=ours' if row['descriptor'] in RECIPES else ''}><td>{html.escape(str(row['descriptor']))}</td>"
+        f"<td>{row['mAP']:.1f}</td><td>{row['right neighbours']:.1f}</td><td>{row['bytes']}</td></tr>"
+        for row in warped.summarise(study.scores)
+    )
+    return f"<table><tr><th>descriptor</th><th>mAP %</th><th>right neighbours %</th><th>bytes</th></tr>{rows}</table>"
+
+
+def _some_groups(study: Study, count: int = 6) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    starts = study.patches.members_start
+    groups = np.linspace(0, len(starts) - 2, count).astype(int)
+    members = np.stack([study.patches.members[starts[g] : starts[g + 1]] for g in groups])
+    return study.patches.take(members.ravel()).reshape(*members.shape, study.patches.size, study.patches.size)
+
+
+def _draw_stereo(study: Study, path: Path) -> None:
+    found = study.stereo_matches
+    kept = found.indices[found.inliers]
+    points = [f.keypoints[kept[:, side]] for side, f in enumerate(study.stereo_features)]
+    title = f"{len(kept)} verified of {len(found)} mutual matches ({study.stereo_features[0].model})"
+    figures.draw_matches(*study.stereo, points[0], points[1], title, path)
+
+
+def _weights(study: Study) -> str:
+    return shlex.quote(str(next(iter(study.runs.values())) / "weights.safetensors"))
+
+
+def _names(paths: tuple[Path, ...]) -> str:
+    return ", ".join(html.escape(path.stem) for path in paths)

@@ -1,0 +1,152 @@
+"""The demo's study: patches from photos, two trainings by AP, matching on photos never seen."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from doap.demo import photos
+from doap.evaluation import warped
+from doap.evaluation.baselines.sift import Sift
+from doap.evaluation.warped import Pair, Score
+from doap.features import Features, FrameDescriber, Matches, PatchDescriber, detect_and_describe, match
+from doap.networks.descriptor import Descriptor, to_input
+from doap.networks.l2net import L2Net
+from doap.patches.from_photos import build_from_photos
+from doap.patches.patchset import PatchSet
+from doap.photos.extract import extract_patches
+from doap.photos.images import Grey, read_grey
+from doap.training.recipe import Recipe
+from doap.training.trainer import train
+
+# Half the paper's width, so that both trainings take minutes on two cores.
+RECIPES = {
+    "doap-demo-128": Recipe(kind="real", dimensions=128, width=16, learning_rate=0.5, epochs=3),
+    "doap-demo-256b": Recipe(kind="binary", dimensions=256, width=16, learning_rate=0.5, epochs=3),
+}
+POINTS = 1200
+KEYPOINTS = 600
+COPIES = 5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How the study reports: a step begins, and it is so far; for a training with the loss."""
+
+    begin: Callable[[str], None]
+    so_far: Callable[[float, float], None]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query patch of a held-out photo, and how the patches of its copy rank before and after training."""
+
+    queries: NDArray[np.uint8]
+    lists: dict[str, tuple[NDArray[np.uint8], NDArray[np.bool_], list[int]]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything the page shows."""
+
+    patches: PatchSet
+    runs: dict[str, Path]
+    scores: list[Score]
+    pairs: list[Pair]
+    example: Example
+    stereo: tuple[Grey, Grey]
+    stereo_features: tuple[Features, Features]
+    stereo_matches: Matches
+
+
+def run_study(folder: Path, progress: Progress) -> Study:
+    """Run the whole demo into a folder; what an earlier demo left there is replaced."""
+    runs = {name: folder / name for name in RECIPES}
+    for old in (folder / "patches", *runs.values()):
+        shutil.rmtree(old, ignore_errors=True)
+    patches = _cut(folder / "patches", progress)
+    untrained = {f"{name} untrained": _untrained(recipe, patches) for name, recipe in RECIPES.items()}
+    trained = {}
+    for name, recipe in RECIPES.items():
+        progress.begin(f"training {name} ({recipe.kind})")
+        trained[name] = train(recipe, patches, runs[name], name, "photos of scikit-image and scikit-learn",
+                              progress=progress.so_far)  # fmt: skip
+    pairs, scores = _judge([*trained.values(), *untrained.values()], progress)
+    real = next(iter(RECIPES))
+    stereo = read_grey(photos.STEREO[0]), read_grey(photos.STEREO[1])
+    features = detect_and_describe(stereo[0], trained[real]), detect_and_describe(stereo[1], trained[real])
+    before_after = {"before": untrained[f"{real} untrained"], "after": trained[real]}
+    example = _rank(pairs[0], before_after)
+    return Study(patches, runs, scores, pairs, example, stereo, features, match(*features))
+
+
+def _cut(path: Path, progress: Progress) -> PatchSet:
+    progress.begin("cutting patches from photos")
+    done = 0
+
+    def count(_name: str) -> None:
+        nonlocal done
+        done += 1
+        progress.so_far(done / len(photos.TRAINING), float("nan"))
+
+    build_from_photos(photos.read(photos.TRAINING), path, POINTS, progress=count)
+    return PatchSet.open(path)
+
+
+def _untrained(recipe: Recipe, patches: PatchSet) -> Descriptor:
+    """The network as training finds it, its batch normalisation set by one pass over training patches.
+
+    Without that pass the activations of a new network are hardly normalised, and it would look worse than it is.
+    """
+    torch.manual_seed(recipe.seed)
+    network = L2Net(recipe.dimensions, recipe.width, dropout=0.0)
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = 1.0
+    with torch.no_grad():
+        sample = np.random.default_rng(recipe.seed).choice(len(patches), recipe.list_size, replace=False)
+        network(to_input(torch.from_numpy(patches.take(sample))))
+    name = next(name for name, known in RECIPES.items() if known == recipe)
+    return Descriptor(network.eval(), recipe.kind, patches.extent, f"{name} untrained")
+
+
+def _judge(models: list[Descriptor], progress: Progress) -> tuple[list[Pair], list[Score]]:
+    progress.begin("matching photos never trained on")
+    pairs = [
+        pair
+        for number, (name, photo) in enumerate(photos.read(photos.HELD_OUT))
+        for pair in warped.make_pairs(name, photo, COPIES, KEYPOINTS, seed=number)
+    ]
+    describers: list[FrameDescriber] = [PatchDescriber(model) for model in models]
+    describers += [Sift(), Sift(root=True)]
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        progress.so_far(done / (len(pairs) * len(describers)), float("nan"))
+
+    return pairs, warped.evaluate(pairs, describers, count)
+
+
+def _rank(pair: Pair, models: dict[str, Descriptor], queries: int = 4, shown: int = 10) -> Example:
+    """Rank the patches of a copy for a few queries, drawn at random among those that have a counterpart."""
+    true = pair.correspondences()
+    answerable = np.flatnonzero(true.any(1))
+    chosen = np.sort(np.random.default_rng(0).choice(answerable, queries, replace=False))
+    model = next(iter(models.values()))
+    candidates = extract_patches(pair.copy, pair.copy_frames, model.input_size, model.extent)
+    lists = {}
+    for name, descriptor in models.items():
+        describer = PatchDescriber(descriptor)
+        first = describer.describe_frames(pair.photo, pair.photo_frames[chosen])
+        second = describer.describe_frames(pair.copy, pair.copy_frames)
+        order = np.argsort(-(first @ second.T), axis=1, kind="stable")
+        right = np.take_along_axis(true[chosen], order, axis=1)
+        ranks = [int(rank) + 1 for rank in right.argmax(1)]
+        lists[name] = candidates[order[:, :shown]], right[:, :shown], ranks
+    return Example(extract_patches(pair.photo, pair.photo_frames[chosen], model.input_size, model.extent), lists)

@@ -1,0 +1,136 @@
+"""Figures: people would rather look than read. Each function draws one picture and writes it atomically."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from doap.errors import DoapError
+from doap.files import atomic_file
+from doap.photos.images import Grey
+
+RIGHT, WRONG, PLAIN = "#1a9850", "#d73027", "#4575b4"
+
+
+def draw_matches(
+    first: Grey,
+    second: Grey,
+    first_points: NDArray[np.floating],
+    second_points: NDArray[np.floating],
+    title: str,
+    path: Path,
+) -> None:
+    """Two images side by side with a line a match, coloured by the height it starts at.
+
+    Args:
+        first_points: (P, 2) places (x, y) in the first image.
+        second_points: (P, 2) their matches in the second.
+    """
+    gap = 10
+    height = max(first.shape[0], second.shape[0])
+    width = first.shape[1] + gap + second.shape[1]
+    canvas = np.full((height, width), 255, np.uint8)
+    canvas[: first.shape[0], : first.shape[1]] = first
+    canvas[: second.shape[0], first.shape[1] + gap :] = second
+    shifted = np.asarray(second_points, np.float64) + np.array([first.shape[1] + gap, 0])
+    figure = Figure(figsize=(12, 12 * height / width + 0.45), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(canvas, cmap="gray", vmin=0, vmax=255)
+    if len(shifted):
+        lines = LineCollection(np.stack([first_points, shifted], 1).tolist(), linewidths=0.7, alpha=0.75, cmap="turbo")
+        lines.set_array(np.asarray(first_points)[:, 1])
+        axes.add_collection(lines)
+        for points in (np.asarray(first_points), shifted):
+            axes.scatter(points[:, 0], points[:, 1], s=4, c=np.asarray(first_points)[:, 1], cmap="turbo")
+    axes.set_title(title, fontsize=11)
+    axes.set_axis_off()
+    _write(figure, path)
+
+
+def draw_losses(losses: Mapping[str, Sequence[float]], path: Path) -> None:
+    """Loss (1 - relaxed AP) against step, a curve a training."""
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for name, values in losses.items():
+        axes.plot(np.arange(1, len(values) + 1), values, label=name, linewidth=1.2)
+    axes.set_xlabel("step")
+    axes.set_ylabel("1 - relaxed AP")
+    axes.set_ylim(0, None)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    _write(figure, path)
+
+
+def draw_bars(rows: Sequence[Mapping[str, float | str | int]], path: Path) -> None:
+    """mAP of each descriptor of `warped.summarise`, best on top."""
+    figure = Figure(figsize=(7, 0.5 * len(rows) + 0.9), layout="constrained")
+    axes = figure.subplots()
+    names = [str(row["descriptor"]) for row in rows][::-1]
+    values = [float(row["mAP"]) for row in rows][::-1]
+    axes.barh(names, values, color=PLAIN)
+    for place, value in enumerate(values):
+        axes.text(value + 0.8, place, f"{value:.1f}", va="center")
+    axes.set_xlim(0, 108)
+    axes.set_xlabel("matching mAP %")
+    axes.spines[["top", "right"]].set_visible(False)
+    _write(figure, path)
+
+
+def draw_lists(
+    queries: NDArray[np.uint8],
+    lists: Mapping[str, tuple[NDArray[np.uint8], NDArray[np.bool_], Sequence[int]]],
+    path: Path,
+) -> None:
+    """What each query ranked first, in one or more orders: right patches framed green, wrong ones red.
+
+    Args:
+        queries: (Q, S, S).
+        lists: for each named order: (Q, K, S, S) patches by rank, (Q, K) whether each is right, and the
+            rank of the first right one for each query, from 1.
+    """
+    shown = next(iter(lists.values()))[0].shape[1]
+    rows = len(queries) * len(lists)
+    figure = Figure(figsize=(0.8 * (shown + 2) + 1.2, 0.86 * rows), layout="constrained")
+    grid = figure.subplots(rows, shown + 1, squeeze=False)
+    for query, patch in enumerate(queries):
+        for order, (name, (patches, right, first)) in enumerate(lists.items()):
+            row = grid[query * len(lists) + order]
+            _patch(row[0], patch, "black")
+            row[0].set_ylabel(f"{name}\nrank {first[query]}", rotation=0, ha="right", va="center", fontsize=8)
+            for place in range(shown):
+                _patch(row[place + 1], patches[query, place], RIGHT if right[query, place] else WRONG)
+    for place, axes in enumerate(grid[0]):
+        axes.set_title(str(place) if place else "query", fontsize=8)
+    _write(figure, path)
+
+
+def draw_groups(groups: NDArray[np.uint8], columns: Sequence[str], path: Path) -> None:
+    """A contact sheet: (G, n, S, S) patches, one group a row."""
+    figure = Figure(figsize=(1.1 * groups.shape[1], 1.05 * len(groups) + 0.3), layout="constrained")
+    grid = figure.subplots(len(groups), groups.shape[1], squeeze=False)
+    for row, group in zip(grid, groups, strict=True):
+        for axes, patch in zip(row, group, strict=True):
+            _patch(axes, patch, "white")
+    for axes, name in zip(grid[0], columns, strict=True):
+        axes.set_title(name, fontsize=9)
+    _write(figure, path)
+
+
+def _patch(axes: Axes, patch: NDArray[np.uint8], frame: str) -> None:
+    axes.imshow(patch, cmap="gray", vmin=0, vmax=255)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_edgecolor(frame)
+        spine.set_linewidth(2.5)
+
+
+def _write(figure: Figure, path: Path) -> None:
+    if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf", ".svg"):
+        raise DoapError(f"{path}: figures are written as .png, .jpg, .pdf or .svg")
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=110)

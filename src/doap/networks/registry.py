@@ -1,0 +1,124 @@
+"""Loading and saving models: safetensors, and beside them a card that says what they are.
+
+`NAME.safetensors` holds the weights, `NAME.json` the card: how to build the network, how to use it, where
+it comes from, and the SHA-256 of the weights. Pickles are never read.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from doap.errors import DoapError
+from doap.files import atomic_file, write_text
+from doap.networks.descriptor import Descriptor
+from doap.networks.l2net import L2Net
+from doap.objectives import Kind
+
+SHIPPED = Path(__file__).parent.parent / "weights"
+
+
+class Card(BaseModel):
+    """What stands in NAME.json."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    kind: Kind
+    dimensions: int = Field(gt=0, le=65536, description="of the descriptor, or its bits")
+    width: int = Field(gt=0, le=4096, description="channels of L2Net's first layer")
+    extent: float = Field(gt=0, description="half the patch's side in units of its frame's scale")
+    sha256: str = Field(description="of the weights")
+    licence: str = ""
+    about: dict[str, Any] = Field(default_factory=dict, description="data, recipe, figures, limits")
+
+
+def list_models() -> list[str]:
+    """Names of the models that ship with the package.
+
+    Example:
+        >>> import doap
+        >>> "doap-demo-128" in doap.list_models()
+        True
+    """
+    return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
+
+
+def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descriptor:
+    """Load a model by the name of a shipped one, or by the path of its .safetensors file.
+
+    Args:
+        name_or_path: for example "doap-demo-128" or "out/demo/real/weights.safetensors".
+        device: where to put it.
+
+    Raises:
+        DoapError: one line, for an unknown name, a missing card, or damaged or foreign weights.
+
+    Example:
+        >>> import doap
+        >>> model = doap.load("doap-demo-256b")
+        >>> model.kind, model.network.dimensions
+        ('binary', 256)
+    """
+    path = _find(str(name_or_path))
+    card = read_card(path)
+    if hashlib.sha256(path.read_bytes()).hexdigest() != card.sha256:
+        raise DoapError(f"{path}: differs from what its card {path.with_suffix('.json').name} describes; get it again")
+    try:
+        weights = load_file(path)
+    except SafetensorError as fault:
+        raise DoapError(f"{path}: not a safetensors file ({fault})") from fault
+    descriptor = Descriptor(L2Net(card.dimensions, card.width), card.kind, card.extent, card.name)
+    try:
+        descriptor.network.load_state_dict(weights)
+    except RuntimeError as fault:
+        raise DoapError(f"{path}: its tensors are not those of an L2Net as the card describes it") from fault
+    return descriptor.to(device).eval()
+
+
+def read_card(weights: Path) -> Card:
+    """The card beside a .safetensors file."""
+    file = weights.with_suffix(".json")
+    try:
+        return Card.model_validate_json(file.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise DoapError(f"{weights}: its card {file.name} cannot be read ({fault.strerror})") from fault
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise DoapError(f"{file}: not a model card ({place}: {first['msg']})") from fault
+
+
+def save(descriptor: Descriptor, path: Path, licence: str = "", about: dict[str, Any] | None = None) -> None:
+    """Write a model's weights to `path` (.safetensors) and its card beside it, weights first."""
+    tensors = {name: value.contiguous().cpu() for name, value in descriptor.network.state_dict().items()}
+    with atomic_file(path) as temporary:
+        save_file(tensors, temporary)
+        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+    card = Card(
+        name=descriptor.name,
+        kind=descriptor.kind,
+        dimensions=descriptor.network.dimensions,
+        width=descriptor.network.width,
+        extent=descriptor.extent,
+        sha256=digest,
+        licence=licence,
+        about=about or {},
+    )
+    write_text(path.with_suffix(".json"), json.dumps(card.model_dump(), indent=1) + "\n")
+
+
+def _find(wanted: str) -> Path:
+    if wanted in list_models():
+        return SHIPPED / f"{wanted}.safetensors"
+    path = Path(wanted)
+    if path.suffix == ".safetensors" and path.is_file():
+        return path
+    if path.exists():
+        raise DoapError(f"{path}: weights are .safetensors files; other formats are not read")
+    raise DoapError(f"{wanted}: no such file, and no model of this name (there are: {', '.join(list_models())})")

@@ -1,0 +1,65 @@
+"""Recipes: everything that decides a training besides the data, typed, in one YAML file."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from doap.errors import DoapError
+from doap.objectives import Kind
+
+
+class Recipe(BaseModel):
+    """The paper's choices by default (section 4 and appendix C)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind = Field(default="real", description="real (unit vectors) or binary (bits)")
+    dimensions: int = Field(default=128, gt=0, description="of the descriptor, or its bits")
+    width: int = Field(default=32, gt=0, description="channels of L2Net's first layer; the paper's has 32")
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    list_size: int = Field(default=1024, ge=2, description="M, patches a batch")
+    bins: int | None = Field(default=None, ge=1, description="b; by default 25 for real, one a bit for binary")
+    epochs: int = Field(default=100, gt=0)
+    learning_rate: float = Field(default=0.1, gt=0, description="at M = 1,024; scaled linearly with M, decays to 0")
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    weight_decay: float = Field(default=1e-4, ge=0)
+    seed: int = Field(default=0, ge=0)
+
+    def initial_rate(self) -> float:
+        """The learning rate that training starts with."""
+        return self.learning_rate * self.list_size / 1024
+
+    def to_yaml(self) -> str:
+        """As it is written to a run folder."""
+        return yaml.safe_dump(self.model_dump(), sort_keys=False)
+
+
+def read_recipe(path: Path, settings: list[str] | None = None) -> Recipe:
+    """Read a recipe, with `key=value` settings over it.
+
+    Raises:
+        DoapError: one line that names the file, the key and the fault.
+    """
+    try:
+        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise DoapError(f"{path}: cannot be read ({fault.strerror})") from fault
+    except (yaml.YAMLError, UnicodeDecodeError) as fault:
+        raise DoapError(f"{path}: not valid YAML ({' '.join(str(fault).split())})") from fault
+    values = {} if values is None else values
+    if not isinstance(values, dict):
+        raise DoapError(f"{path}: a recipe is a list of 'key: value' lines")
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise DoapError(f"--set {setting}: write it as key=value")
+        values[key.strip()] = yaml.safe_load(value)
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        known = f"; known keys are {', '.join(Recipe.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        raise DoapError(f"{path}: {place}: {first['msg']}{known}") from fault

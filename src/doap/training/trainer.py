@@ -1,0 +1,159 @@
+"""The training loop, to be read top to bottom.
+
+A run folder holds: recipe.yaml; run.json (data, device, versions); log.csv (a line a step);
+checkpoint.safetensors (to resume from); and at the end weights.safetensors with its card.
+"""
+
+import csv
+import json
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import doap
+from doap.errors import DoapError
+from doap.files import atomic_folder, write_text
+from doap.networks import registry
+from doap.networks.descriptor import Descriptor, to_input
+from doap.networks.l2net import L2Net
+from doap.objectives import AveragePrecisionLoss
+from doap.patches.patchset import PatchSet
+from doap.patches.sampling import GroupBatches
+from doap.training.checkpoint import load_checkpoint, save_checkpoint
+from doap.training.recipe import Recipe, read_recipe
+
+CHECKPOINT_STEPS = 100
+
+# Told the share of the training that is done, in [0, 1], and the last loss.
+Progress = Callable[[float, float], None]
+
+
+def train(
+    recipe: Recipe,
+    patches: PatchSet,
+    run: Path,
+    name: str = "doap",
+    data: str = "in memory",
+    device: str = "cpu",
+    progress: Progress = lambda _done, _loss: None,
+) -> Descriptor:
+    """Train a descriptor by AP and leave everything in a run folder.
+
+    Args:
+        recipe: what to train, and how.
+        patches: what to train on.
+        run: folder of the run. One that holds an unfinished run of the same recipe and data goes on from
+            its last checkpoint, to the same weights, bit for bit, as if never stopped.
+        name: of the model, on its card.
+        data: where the patches come from, for the record.
+        device: "cpu" or "cuda".
+        progress: called after every step.
+
+    Raises:
+        DoapError: if the run folder holds another training, or the loss stops being a number.
+    """
+    about = _start_run(run, recipe, data, patches, device)
+    torch.manual_seed(recipe.seed)
+    network = L2Net(recipe.dimensions, recipe.width, recipe.dropout).to(device)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
+    objective = AveragePrecisionLoss(recipe.kind, recipe.bins)
+    optimiser = torch.optim.SGD(
+        network.parameters(), recipe.initial_rate(), recipe.momentum, weight_decay=recipe.weight_decay
+    )
+    batches = GroupBatches(patches, recipe.list_size, recipe.seed)
+    descriptor = Descriptor(network, recipe.kind, patches.extent, name)
+
+    checkpoint, first_epoch, done = run / "checkpoint.safetensors", 0, 0
+    if checkpoint.exists():
+        first_epoch, done = load_checkpoint(checkpoint, network, optimiser)
+    network.train()
+    with _Log(run / "log.csv", first_epoch, done) as log:
+        for epoch in range(first_epoch, recipe.epochs):
+            count = batches.count(epoch)
+            for number, indices in enumerate(batches.batches(epoch, start=done), start=done):
+                share = (epoch + number / count) / recipe.epochs
+                for group in optimiser.param_groups:
+                    group["lr"] = recipe.initial_rate() * (1 - share)
+                pixels = to_input(torch.from_numpy(patches.take(indices)).to(device))
+                loss = objective(network(pixels), torch.from_numpy(patches.groups[indices]))
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                value = loss.item()
+                if not np.isfinite(value):
+                    raise DoapError(f"{run}: the loss is {value} at batch {number} of epoch {epoch}; lower the rate")
+                log.write(epoch, number, value, recipe.initial_rate() * (1 - share))
+                progress((epoch + (number + 1) / count) / recipe.epochs, value)
+                if (number + 1) % CHECKPOINT_STEPS == 0:
+                    log.flush()
+                    save_checkpoint(checkpoint, network, optimiser, epoch, number + 1)
+            done = 0
+            log.flush()
+            save_checkpoint(checkpoint, network, optimiser, epoch + 1, 0)
+    registry.save(descriptor, run / "weights.safetensors", about={"recipe": recipe.model_dump(), **about})
+    return descriptor.eval()
+
+
+def _start_run(run: Path, recipe: Recipe, data: str, patches: PatchSet, device: str) -> dict[str, object]:
+    """Make the run folder, or check that the one there is of the same training."""
+    about: dict[str, object] = {
+        "data": data,
+        "patches": repr(patches),
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "doap": doap.__version__,
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    if not run.exists():
+        with atomic_folder(run) as folder:
+            (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
+            (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    elif not (run / "run.json").exists():
+        raise DoapError(f"{run}: exists and is not the folder of a run; choose another")
+    elif read_recipe(run / "recipe.yaml") != recipe:
+        raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
+    elif json.loads((run / "run.json").read_text())["patches"] != repr(patches):
+        raise DoapError(f"{run}: holds a run on another patch set; choose another folder")
+    elif (run / "weights.safetensors").exists():
+        raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
+    return about
+
+
+class _Log:
+    """log.csv, cut back to the checkpoint that training goes on from."""
+
+    COLUMNS = ("epoch", "batch", "loss", "learning_rate")
+
+    def __init__(self, path: Path, epoch: int, batch: int) -> None:
+        kept: list[list[str]] = []
+        if path.exists():
+            with path.open(newline="") as file:
+                rows = [row for row in csv.reader(file) if len(row) == len(self.COLUMNS)][1:]
+            kept = [row for row in rows if (int(row[0]), int(row[1])) < (epoch, batch)]
+        write_text(path, "".join(",".join(row) + "\n" for row in [list(self.COLUMNS), *kept]))
+        self._file = path.open("a", newline="")
+
+    def __enter__(self) -> "_Log":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, epoch: int, batch: int, loss: float, rate: float) -> None:
+        self._file.write(f"{epoch},{batch},{loss:.6f},{rate:.6g}\n")
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def read_losses(run: Path) -> list[float]:
+    """The loss of every step of a run."""
+    with (run / "log.csv").open(newline="") as file:
+        return [float(row["loss"]) for row in csv.DictReader(file)]
