@@ -13,8 +13,18 @@ console = Console()
 errors = Console(stderr=True)
 
 
+def say(line: str, style: str = "") -> None:
+    """Print a line as it is: no markup, and never broken, so that paths and numbers can be searched for."""
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def complain(line: str) -> None:
+    """Print a fault as one line on standard error."""
+    errors.print(f"doap: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
 def counting_bar() -> Progress:
-    """A bar for work that comes in pieces; on standard error, and gone when done."""
+    """A bar for work that comes in pieces; on standard error, gone when done, and not in logs."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -22,6 +32,7 @@ def counting_bar() -> Progress:
         TimeRemainingColumn(),
         console=errors,
         transient=True,
+        disable=not errors.is_terminal,
     )
 
 
@@ -36,6 +47,7 @@ def training_bar() -> Progress:
         TimeRemainingColumn(),
         console=errors,
         transient=True,
+        disable=not errors.is_terminal,
     )
 
 

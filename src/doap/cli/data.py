@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from doap.cli.console import console, counting_bar
+from doap.cli.console import counting_bar, say
 from doap.errors import DoapError
 from doap.patches.from_photos import build_from_photos
 from doap.patches.patchset import PatchSet
@@ -27,7 +27,7 @@ def build(
 ) -> None:
     """Make a patch set from photos: each keypoint seen plainly and under three jittered views.
 
-    Photos that cannot be read are named at the end and left out.
+    Photos that cannot be read or have no keypoint are named at the end and left out.
     """
     found = find_photos(photos)
     faults: list[str] = []
@@ -41,12 +41,16 @@ def build(
 
     with counting_bar() as bar:
         task = bar.add_task("cutting patches", total=len(found))
-        build_from_photos(readable(), output, points, extent, seed, lambda _name: bar.advance(task))
-    console.print(f"{PatchSet.open(output)} in {output}", highlight=False)
+        try:
+            empty = build_from_photos(readable(), output, points, extent, seed, lambda _name: bar.advance(task))
+        except DoapError as fault:
+            raise DoapError("; ".join([*faults, str(fault)])) from fault
+    faults += [f"{name}: no keypoint found" for name in empty]
+    say(f"{PatchSet.open(output)} in {output}")
     for level in LEVELS:
-        console.print(f"  {level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
+        say(f"  {level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
     for line in faults:
-        console.print(f"left out: {line}", style="yellow", markup=False, highlight=False)
+        say(f"left out: {line}", style="yellow")
 
 
 @app.command(epilog="Example: doap data info sets/mine --verify")
@@ -57,9 +61,9 @@ def info(
     """Say what a patch set holds, and whether it is whole."""
     patches = PatchSet.open(path)
     sizes = np.diff(patches.members_start)
-    console.print(repr(patches), highlight=False)
-    console.print(f"  groups of {sizes.min()} to {sizes.max()} patches, {sizes.mean():.1f} on average")
-    console.print(f"  extent {patches.extent:g}; labels: {', '.join(patches.labels) or 'none'}")
+    say(repr(patches))
+    say(f"  groups of {sizes.min()} to {sizes.max()} patches, {sizes.mean():.1f} on average")
+    say(f"  extent {patches.extent:g}; labels: {', '.join(patches.labels) or 'none'}")
     if verify:
         PatchSet.verify(path)
-        console.print("  every checksum is right")
+        say("  every checksum is right")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import console, score_table, training_bar
+from doap.cli.console import console, say, score_table, training_bar
 from doap.demo.page import verdict, write_page
 from doap.demo.study import Progress, run_study
 from doap.evaluation.warped import summarise
@@ -30,13 +30,13 @@ def demo(
         task = bar.add_task("", total=1.0, loss=float("nan"))
 
         def begin(step: str) -> None:
-            console.print(f"[{time.monotonic() - start:4.0f} s] {step}", markup=False, highlight=False)
+            say(f"[{time.monotonic() - start:4.0f} s] {step}")
             bar.reset(task, description=step, loss=float("nan"))
 
         study = run_study(output, Progress(begin, lambda done, loss: bar.update(task, completed=done, loss=loss)))
     for level in LEVELS:
-        console.print(f"{level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
+        say(f"{level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
     page = write_page(study, output, time.monotonic() - start)
     console.print(score_table(summarise(study.scores)))
-    console.print(verdict(study), highlight=False)
-    console.print(f"{time.monotonic() - start:.0f} s in all; the page: {page}", highlight=False)
+    say(verdict(study))
+    say(f"{time.monotonic() - start:.0f} s in all; the page: {page}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, console, counting_bar
+from doap.cli.console import choose_device, counting_bar, say
 from doap.errors import DoapError
 from doap.features import detect_and_describe
 from doap.networks.registry import load
@@ -41,6 +41,6 @@ def describe(
                 faults.append(str(fault))
                 continue
             features.save(output / f"{path.name}.npz")
-    console.print(f"{len(found) - len(faults)} of {len(found)} pictures described in {output}", highlight=False)
+    say(f"{len(found) - len(faults)} of {len(found)} pictures described in {output}")
     if faults:
         raise DoapError("; ".join(faults))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import doap
-from doap.cli.console import choose_device, console, counting_bar, score_table
+from doap.cli.console import choose_device, console, counting_bar, say, score_table
 from doap.errors import DoapError
 from doap.evaluation import warped as benchmark
 from doap.evaluation.describers import HANDCRAFTED, describer
@@ -60,9 +60,9 @@ def warped(
         scores = benchmark.evaluate(pairs, describers, lambda: bar.advance(task))
     rows = benchmark.summarise(scores)
     console.print(score_table(rows))
-    console.print(f"{len(pairs)} pairs of {len(found) - len(faults)} photos, up to {keypoints} keypoints an image")
+    say(f"{len(pairs)} pairs of {len(found) - len(faults)} photos, up to {keypoints} keypoints an image")
     for line in faults:
-        console.print(f"left out: {line}", style="yellow", markup=False, highlight=False)
+        say(f"left out: {line}", style="yellow")
     if json_file:
         settings = {"benchmark": "warped", "copies": copies, "keypoints": keypoints, "seed": seed}
         content = {"doap": doap.__version__, **settings, "summary": rows, "scores": [asdict(s) for s in scores]}

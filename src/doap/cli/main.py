@@ -6,7 +6,7 @@ import typer
 
 import doap
 from doap.cli import data, demo, describe, evaluate, match, train
-from doap.cli.console import errors
+from doap.cli.console import complain
 from doap.errors import DoapError
 
 app = typer.Typer(
@@ -42,9 +42,9 @@ def main() -> None:
     try:
         app()
     except DoapError as fault:
-        errors.print(f"doap: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
+        complain(str(fault))
         sys.exit(1)
     except OSError as fault:  # a full disk, a folder without permission
         place = f"{fault.filename}: " if fault.filename else ""
-        errors.print(f"doap: {place}{fault.strerror}", style="red", markup=False, highlight=False, soft_wrap=True)
+        complain(f"{place}{fault.strerror}")
         sys.exit(1)

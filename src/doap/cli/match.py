@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, console
+from doap.cli.console import choose_device, say
 from doap.evaluation.figures import draw_matches
 from doap.features import Features, Matches, detect_and_describe
 from doap.features import match as match_features
@@ -57,10 +57,10 @@ def match(
         write_text(json_file, json.dumps(_report(first, second, geometry, features, found), indent=1) + "\n")
     counts = " and ".join(f"{len(f.keypoints)}" for f in features)
     if found.matrix is None:
-        console.print(f"no matches found: {len(found)} mutual ones of {counts} keypoints agree on no geometry")
+        say(f"no matches found: {len(found)} mutual ones of {counts} keypoints agree on no geometry")
     else:
-        console.print(f"{inliers} verified matches of {len(found)} mutual ones, {counts} keypoints")
-    console.print(f"drawn in {output}", highlight=False)
+        say(f"{inliers} verified matches of {len(found)} mutual ones, {counts} keypoints")
+    say(f"drawn in {output}")
 
 
 def _report(first: Path, second: Path, geometry: Shared, features: list[Features], found: Matches) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, console, training_bar
+from doap.cli.console import choose_device, say, training_bar
 from doap.errors import DoapError
 from doap.evaluation.figures import draw_losses
 from doap.patches.patchset import PatchSet
@@ -41,7 +41,7 @@ def train(
     else:
         raise DoapError("give a RECIPE, --data and -o, or --resume; see doap train --help")
     patches = PatchSet.open(source)
-    console.print(f"training on {patches}", highlight=False)
+    say(f"training on {patches}")
     with training_bar() as bar:
         task = bar.add_task(run.name, total=1.0, loss=1.0)
         train_descriptor(
@@ -55,8 +55,8 @@ def train(
         )
     losses = read_losses(run)
     draw_losses({run.name: losses}, run / "loss.png")
-    console.print(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}")
-    console.print(f"weights in {run / 'weights.safetensors'}", highlight=False)
+    say(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    say(f"weights in {run / 'weights.safetensors'}")
 
 
 def _unfinished(run: Path) -> tuple[Path, Recipe, Path]:

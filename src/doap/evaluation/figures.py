@@ -13,6 +13,7 @@ from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.photos.images import Grey
 
+MOST_LINES = 150  # more hide the images
 RIGHT, WRONG, PLAIN = "#1a9850", "#d73027", "#4575b4"
 
 
@@ -24,7 +25,7 @@ def draw_matches(
     title: str,
     path: Path,
 ) -> None:
-    """Two images side by side with a line a match, coloured by the height it starts at.
+    """Two images side by side, matched points in the same colour, and lines for at most 150 of them, evenly spread.
 
     Args:
         first_points: (P, 2) places (x, y) in the first image.
@@ -41,11 +42,14 @@ def draw_matches(
     axes = figure.subplots()
     axes.imshow(canvas, cmap="gray", vmin=0, vmax=255)
     if len(shifted):
-        lines = LineCollection(np.stack([first_points, shifted], 1).tolist(), linewidths=0.7, alpha=0.75, cmap="turbo")
-        lines.set_array(np.asarray(first_points)[:, 1])
+        height_of = np.asarray(first_points)[:, 1]
+        drawn = np.argsort(height_of)[:: -(-len(height_of) // MOST_LINES)]
+        ends = np.stack([first_points[drawn], shifted[drawn]], 1)
+        lines = LineCollection(ends.tolist(), linewidths=0.7, alpha=0.6, cmap="turbo")
+        lines.set_array(height_of[drawn])
         axes.add_collection(lines)
         for points in (np.asarray(first_points), shifted):
-            axes.scatter(points[:, 0], points[:, 1], s=4, c=np.asarray(first_points)[:, 1], cmap="turbo")
+            axes.scatter(points[:, 0], points[:, 1], s=5, c=height_of, cmap="turbo")
     axes.set_title(title, fontsize=11)
     axes.set_axis_off()
     _write(figure, path)

@@ -69,7 +69,12 @@ def _nearest_bits(queries: Descriptors, database: Descriptors) -> tuple[NDArray[
 
 def _nearest_vectors(queries: Descriptors, database: Descriptors) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Candidates from a float32 matrix product, whose rounding depends on the place in the matrix;
-    the nearest among them by differences in float64, in which equal descriptors are equally far."""
+    the nearest among them by differences in float64, in which equal descriptors are equally far.
+
+    Of equal descriptors only the first is searched, so that many copies of one do not make many candidates.
+    """
+    originals = np.sort(np.unique(database, axis=0, return_index=True)[1])
+    database = database[originals]
     a, b = torch.from_numpy(queries), torch.from_numpy(database)
     squared = a.square().sum(1, keepdim=True) + b.square().sum(1) - 2 * (a @ b.T)
     scale = a.square().sum(1) + b.square().sum(1).max()
@@ -82,4 +87,4 @@ def _nearest_vectors(queries: Descriptors, database: Descriptors) -> tuple[NDArr
         exact[part] = np.sqrt((difference**2).sum(1))
     order = np.lexsort((columns, exact, rows))
     first = order[np.searchsorted(rows[order], np.arange(len(queries)))]
-    return columns[first], exact[first]
+    return originals[columns[first]], exact[first]

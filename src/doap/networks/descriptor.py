@@ -82,12 +82,13 @@ def describe(patches: NDArray[np.uint8], model: Descriptor, batch_size: int = 10
     """
     if patches.ndim != 3 or patches.shape[1] != patches.shape[2] or patches.dtype != np.uint8:
         raise ValueError(f"patches must be (N, S, S) uint8, not {patches.shape} {patches.dtype}")
+    if not len(patches):  # the shape and type of the result are still the model's
+        return describe(np.zeros((1, 1, 1), np.uint8), model)[:0]
     device = next(model.parameters()).device
     model.eval()
     with torch.inference_mode():
-        # An empty array still goes through once, so that the result has its shape and type.
         chunks = [
             model(torch.from_numpy(patches[start : start + batch_size]).to(device)).cpu().numpy()
-            for start in range(0, max(len(patches), 1), batch_size)
+            for start in range(0, len(patches), batch_size)
         ]
     return np.concatenate(chunks)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from doap.errors import DoapError
 from doap.patches.writer import write_patch_set
 from doap.photos.extract import Pyramid, extract_patches
 from doap.photos.frames import detect_dog
@@ -22,7 +23,7 @@ def build_from_photos(
     extent: float = 12.0,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _name: None,
-) -> None:
+) -> list[str]:
     """Cut groups of four patches, one undisturbed and one view of each level, around the points of each photo.
 
     Each photo is a sequence. The label "level" is 0 for the undisturbed patch, then 1, 2, 3 for easy, hard
@@ -35,7 +36,14 @@ def build_from_photos(
         extent: half the side of the patch in units of the frame's scale.
         seed: fixes the views.
         progress: called with the name of each photo when it is done.
+
+    Returns:
+        The names of photos without a keypoint, which give no groups.
+
+    Raises:
+        DoapError: if no photo has one; nothing is written then.
     """
+    empty: list[str] = []
     names: list[str] = []
     with write_patch_set(path, SIZE, names, extent) as writer:
         group = 0
@@ -53,7 +61,11 @@ def build_from_photos(
                     np.full(count * len(views), len(names)),
                     level=np.repeat(np.arange(len(views)), count),
                 )
-                writer.sequence_names.append(name)
                 names.append(name)
                 group += count
+            else:
+                empty.append(name)
             progress(name)
+        if not names:
+            raise DoapError(f"no keypoint found in {', '.join(empty) or 'no photo'}; are they flat or tiny?")
+    return empty

@@ -28,7 +28,7 @@ def write_patch_set(
     Args:
         path: the folder to make; refused if it exists.
         size: side of the patches.
-        sequence_names: see `PatchSet`.
+        sequence_names: see `PatchSet`; may still grow until the block is left.
         extent: see `PatchSet`.
     """
     with atomic_folder(path) as folder:
@@ -43,7 +43,7 @@ class PatchSetWriter:
     def __init__(self, folder: Path, size: int, sequence_names: Sequence[str], extent: float) -> None:
         self.folder = folder
         self.size = size
-        self.sequence_names = list(sequence_names)
+        self.sequence_names = sequence_names  # read at the end, so that names may come with the patches
         self.extent = float(extent)
         self._per_shard = max(1, SHARD_BYTES // size**2)
         self._pending: list[NDArray[np.uint8]] = []
@@ -91,7 +91,7 @@ class PatchSetWriter:
             "size": self.size,
             "extent": self.extent,
             "patches": len(arrays["groups"]),
-            "sequence_names": self.sequence_names,
+            "sequence_names": list(self.sequence_names),
             "shards": self._shards,
             "arrays": checksums,
         }

@@ -1,0 +1,221 @@
+"""The command line, run as a user runs it: in a process of its own where the exit status matters."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage
+from PIL import Image
+from typer.testing import CliRunner
+
+from doap.cli.main import app, main
+
+STEREO = Path(skimage.__file__).parent / "data"
+LEFT, RIGHT = str(STEREO / "motorcycle_left.png"), str(STEREO / "motorcycle_right.png")
+
+
+@pytest.fixture
+def doap(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Call `main` with arguments in an empty folder; gives exit status, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["doap", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return int(ended.value.code or 0), shown.out, shown.err
+
+    return call
+
+
+VERBS = [["demo"], ["match"], ["describe"], ["train"], ["eval", "warped"], ["data", "build"], ["data", "info"]]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_every_verb_has_help_with_an_example(verb: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*verb, "--help"])
+    assert shown.exit_code == 0
+    assert f"Example: doap {' '.join(verb)}" in " ".join(shown.output.split())
+
+
+def test_the_installed_command_runs() -> None:
+    command = Path(sys.executable).parent / "doap"
+    shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("doap 0.")
+
+
+def test_a_stereo_pair_is_matched_drawn_and_written(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    status, shown, _ = doap("match", LEFT, RIGHT, "-o", "out/matches.png", "--json", "out/matches.json")
+    assert status == 0
+    report = json.loads((tmp_path / "out" / "matches.json").read_text())
+    assert report["verified"] > 300
+    assert f"{report['verified']} verified matches of {len(report['matches'])} mutual ones" in shown
+    good = [m for m in report["matches"] if m["verified"]]
+    # The pair is rectified: a right match lies on the same row, to the left.
+    assert np.mean([abs(m["a"][1] - m["b"][1]) < 2 for m in good]) > 0.98
+    assert np.mean([m["a"][0] >= m["b"][0] - 2 for m in good]) > 0.97
+    with Image.open(tmp_path / "out" / "matches.png") as picture:
+        assert picture.width > 1000
+
+
+def variants(folder: Path) -> dict[str, Path]:
+    colour = Image.open(STEREO / "astronaut.png").crop((100, 0, 400, 300))
+    deep = np.asarray(colour.convert("L")).astype(np.uint16) * 200
+    rotated = Image.Exif()
+    rotated[0x0112] = 6
+    colour.convert("L").save(folder / "grey.png")
+    colour.save(folder / "colour.jpg", quality=95)
+    alpha = colour.convert("RGBA")
+    alpha.putalpha(Image.new("L", colour.size, 255))
+    alpha.save(folder / "alpha.png")
+    Image.fromarray(deep).save(folder / "deep.png")
+    colour.rotate(90, expand=True).save(folder / "rotated.jpg", exif=rotated, quality=95)
+    colour.convert("P").save(folder / "palette.png")
+    return {p.stem: p for p in folder.iterdir()}
+
+
+@pytest.mark.parametrize("variant", ["colour", "alpha", "deep", "rotated", "palette"])
+def test_any_kind_of_picture_is_matched(doap, tmp_path: Path, variant: str) -> None:  # type: ignore[no-untyped-def]
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    pictures = variants(folder)
+    status, _, _ = doap("match", pictures["grey"], pictures[variant], "--json", "m.json", "--geometry", "homography")
+    assert status == 0
+    report = json.loads((tmp_path / "m.json").read_text())
+    assert report["verified"] > 100
+    matrix = np.array(report["matrix"])
+    np.testing.assert_allclose(matrix / matrix[2, 2], np.eye(3), atol=0.7)  # upright, in place
+
+
+def test_unrelated_pictures_have_no_matches_and_that_is_no_fault(doap) -> None:  # type: ignore[no-untyped-def]
+    status, shown, _ = doap("match", STEREO / "coffee.png", STEREO / "brick.png", "--json", "m.json")
+    assert status == 0
+    assert "no matches found" in shown
+    assert json.loads(Path("m.json").read_text())["matrix"] is None
+
+
+def bad_picture(folder: Path, kind: str) -> Path:
+    path = folder / f"{kind}.jpg"
+    if kind == "text":
+        path.write_text("these are words")
+    elif kind == "one-pixel":
+        Image.new("L", (1, 1)).save(path)
+    elif kind == "flat":
+        Image.new("L", (300, 200), 128).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("missing", "no such file"),
+        ("text", "not a picture"),
+        ("one-pixel", "no keypoint found in 1x1"),
+        ("flat", "no keypoint found in 300x200"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["match", "describe", "build", "eval"])
+def test_bad_pictures_are_one_line_and_a_fault(doap, tmp_path: Path, kind: str, message: str, verb: str) -> None:  # type: ignore[no-untyped-def]
+    bad = bad_picture(tmp_path, kind)
+    arguments = {
+        "match": ("match", LEFT, bad),
+        "describe": ("describe", bad, "-o", "features"),
+        "build": ("data", "build", bad, "-o", "set"),
+        "eval": ("eval", "warped", bad, "--models", "sift"),
+    }[verb]
+    status, _, errors = doap(*arguments)
+    assert status == 1
+    assert errors.strip().count("\n") == 0
+    assert errors.startswith("doap: ")
+    assert str(bad) in errors
+    assert message.split(" in ")[0] in errors
+    assert not (tmp_path / "set").exists()
+    assert not (tmp_path / "matches.png").exists()
+
+
+def test_unknown_models_and_devices_are_one_line(doap) -> None:  # type: ignore[no-untyped-def]
+    status, _, errors = doap("match", LEFT, RIGHT, "--model", "doap-9000")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "no model of this name" in errors
+    status, _, errors = doap("match", LEFT, RIGHT, "--device", "abacus")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "device abacus" in errors
+
+
+def test_figures_in_unknown_formats_are_refused(doap) -> None:  # type: ignore[no-untyped-def]
+    status, _, errors = doap("match", LEFT, RIGHT, "-o", "matches.doc")
+    assert status == 1
+    assert "figures are written as" in errors
+
+
+def test_describing_goes_on_past_a_bad_picture(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    bad = bad_picture(tmp_path, "text")
+    status, shown, errors = doap("describe", LEFT, bad, "-o", "f", "--model", "doap-demo-256b", "--max-keypoints", "40")
+    assert status == 1
+    assert "1 of 2 pictures described" in shown
+    assert "not a picture" in errors
+    with np.load(tmp_path / "f" / "motorcycle_left.png.npz") as archive:
+        assert archive["descriptors"].shape == (40, 32)
+        assert archive["descriptors"].dtype == np.uint8
+
+
+def test_building_goes_on_past_bad_photos(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    bad = [bad_picture(tmp_path, kind) for kind in ("text", "flat")]
+    status, shown, _ = doap("data", "build", bad[0], STEREO / "coffee.png", bad[1], "-o", "set", "--points", 50)
+    assert status == 0
+    assert "200 patches of 32x32, 50 groups, 1 sequence" in shown
+    assert f"left out: {bad[0]}: not a picture" in shown
+    assert f"left out: {bad[1]}: no keypoint found" in shown
+
+
+def test_the_road_from_photos_to_scores(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "r.yaml").write_text("width: 2\ndimensions: 16\nlist_size: 256\nepochs: 9\n")
+    status, shown, _ = doap("data", "build", STEREO / "rocket.jpg", "-o", "set", "--points", "300")
+    assert status == 0
+    assert "easy views overlap the plain frame by 0.85" in shown
+    status, shown, _ = doap("data", "info", "set", "--verify")
+    assert "1,200 patches of 32x32, 300 groups" in shown
+    assert "every checksum is right" in shown
+    train = ("train", "r.yaml", "--data", "set", "-o", "run", "--set", "epochs=2")
+    status, shown, _ = doap(*train)
+    assert status == 0
+    assert "8 steps" in shown
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {
+        "recipe.yaml", "run.json", "log.csv", "loss.png",
+        "checkpoint.safetensors", "weights.safetensors", "weights.json",
+    }  # fmt: skip
+    status, _, errors = doap(*train)
+    assert (status, "exists already" in errors) == (1, True)
+    status, _, errors = doap("train", "--resume", "run")
+    assert (status, "complete" in errors) == (1, True)
+    (tmp_path / "run" / "weights.safetensors").unlink()
+    assert doap("train", "--resume", "run")[0] == 0
+    status, shown, _ = doap(
+        "eval", "warped", STEREO / "coffee.png", "--models", "run/weights.safetensors,sift",
+        "--copies", 2, "--keypoints", 200, "--json", "s.json", "--figure", "s.png",
+    )  # fmt: skip
+    assert status == 0
+    content = json.loads((tmp_path / "s.json").read_text())
+    assert {s["descriptor"] for s in content["scores"]} == {"run", "SIFT"}
+    assert len(content["scores"]) == 4
+    assert (tmp_path / "s.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train",), "give a RECIPE"),
+        (("train", "--resume", "nowhere"), "not the folder of a run"),
+        (("train", "r.yaml", "--resume", "run"), "give nothing else"),
+        (("train", "nowhere.yaml", "--data", "set", "-o", "run"), "nowhere.yaml: cannot be read"),
+        (("data", "info", "nowhere"), "not a patch set"),
+    ],
+)
+def test_wrong_words_are_one_line(doap, arguments: tuple[str, ...], message: str) -> None:  # type: ignore[no-untyped-def]
+    status, _, errors = doap(*arguments)
+    assert (status, errors.count("\n")) == (1, 1)
+    assert message in errors

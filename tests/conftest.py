@@ -1,0 +1,30 @@
+"""What the tests share: one seed, pictures, and the way to test data that is not in the repository."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage
+import torch
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def oxford() -> Path:
+    """The Oxford image sequences, where they lie beside the repository."""
+    folder = SHARED / "oxford"
+    if not folder.is_dir():
+        pytest.skip(f"needs the Oxford sequences in {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def photo() -> np.ndarray:
+    """A grey photograph, 512x512."""
+    return skimage.data.camera()

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+import torch
+
+from doap import describe
+from doap.networks.descriptor import Descriptor, pack_bits, to_input
+from doap.networks.l2net import L2Net
+
+
+def model(kind: str, dimensions: int = 16) -> Descriptor:
+    return Descriptor(L2Net(dimensions, width=2), kind, 12.0, "test").eval()  # type: ignore[arg-type]
+
+
+PATCHES = np.random.default_rng(0).integers(0, 256, (37, 32, 32), dtype=np.uint8)
+
+
+def test_bits_are_packed_as_numpy_packs_them() -> None:
+    bits = torch.rand(9, 64) > 0.5
+    np.testing.assert_array_equal(pack_bits(bits).numpy(), np.packbits(bits.numpy(), axis=1))
+
+
+def test_real_descriptors_are_unit_vectors_of_the_activations() -> None:
+    real = model("real")
+    found = describe(PATCHES, real)
+    assert found.dtype == np.float32
+    with torch.no_grad():
+        activations = real.network(to_input(torch.from_numpy(PATCHES))).numpy()
+    np.testing.assert_allclose(found, activations / np.linalg.norm(activations, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_binary_descriptors_are_the_signs_of_the_activations() -> None:
+    binary = model("binary")
+    found = describe(PATCHES, binary)
+    assert (found.dtype, found.shape) == (np.uint8, (37, 2))
+    with torch.no_grad():
+        activations = binary.network(to_input(torch.from_numpy(PATCHES))).numpy()
+    np.testing.assert_array_equal(np.unpackbits(found, axis=1), activations > 0)
+
+
+@pytest.mark.parametrize("kind", ["real", "binary"])
+def test_batches_change_nothing_and_none_is_fine(kind: str) -> None:
+    describer = model(kind)
+    whole = describe(PATCHES, describer)
+    parts = describe(PATCHES, describer, batch_size=5)
+    if kind == "real":
+        np.testing.assert_allclose(parts, whole, atol=1e-6)
+    else:  # an activation within rounding of 0 may fall either way
+        assert (np.unpackbits(parts) != np.unpackbits(whole)).mean() < 0.005
+    assert describe(PATCHES[:0], describer).shape == (0, whole.shape[1])
+
+
+def test_other_sizes_are_resized_without_aliasing() -> None:
+    large = np.kron(PATCHES, np.ones((2, 2), np.uint8))
+    resized = to_input(torch.from_numpy(large))
+    # The filter of a halving is a triangle over 4 pixels; on doubled pixels it leaves [1 6 1] / 8.
+    padded = np.pad(PATCHES.astype(float), ((0, 0), (1, 1), (1, 1)))
+    rows = (padded[:, :-2] + 6 * padded[:, 1:-1] + padded[:, 2:]) / 8
+    expected = (rows[:, :, :-2] + 6 * rows[:, :, 1:-1] + rows[:, :, 2:]) / 8
+    np.testing.assert_allclose(resized[:, 0, 1:-1, 1:-1], expected[:, 1:-1, 1:-1], atol=1e-3)
+
+
+@pytest.mark.parametrize("patches", [PATCHES[0], PATCHES[:, :20], PATCHES.astype(np.float32)])
+def test_wrong_patches_are_refused(patches: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        describe(patches, model("real"))
+
+
+def test_bits_come_in_bytes() -> None:
+    with pytest.raises(ValueError, match="multiple of 8"):
+        model("binary", dimensions=20)

@@ -1,0 +1,102 @@
+import hashlib
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from doap import DoapError, describe, list_models, load
+from doap.networks.descriptor import Descriptor
+from doap.networks.l2net import L2Net
+from doap.networks.registry import read_card, save
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.safetensors"
+    save(Descriptor(L2Net(16, width=2), "binary", 7.5, "mine"), path, "CC0", {"recipe": {"epochs": 3}})
+    return path
+
+
+def test_round_trip(saved: Path) -> None:
+    model = load(saved)
+    assert (model.kind, model.extent, model.name, model.network.width) == ("binary", 7.5, "mine", 2)
+    assert not model.training
+    assert read_card(saved).licence == "CC0"
+    patches = np.random.default_rng(0).integers(0, 256, (20, 32, 32), dtype=np.uint8)
+    assert describe(patches, model).shape == (20, 2)
+
+
+def test_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
+    network = L2Net(8, width=2)
+    network(torch.rand(8, 1, 32, 32))  # moves the running statistics
+    save(Descriptor(network, "real", 12.0, "x"), tmp_path / "x.safetensors")
+    back = load(tmp_path / "x.safetensors").network.state_dict()
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, back[name])
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+
+
+def foreign(path: Path) -> None:
+    save_file({"layer": torch.zeros(3)}, path)
+    card = json.loads(path.with_suffix(".json").read_text())
+    card["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_suffix(".json").write_text(json.dumps(card))
+
+
+def edit_card(path: Path, **values: object) -> None:
+    card = path.with_suffix(".json")
+    card.write_text(json.dumps({**json.loads(card.read_text()), **values}))
+
+
+FAULTS = {
+    "damaged": (damage, "differs from what its card"),
+    "truncated": (lambda p: p.write_bytes(p.read_bytes()[:100]), "differs from what its card"),
+    "foreign": (foreign, "its tensors are not those of an L2Net"),
+    "no card": (lambda p: p.with_suffix(".json").unlink(), r"its card mine\.json cannot be read"),
+    "broken card": (lambda p: p.with_suffix(".json").write_text("{"), "not a model card"),
+    "unknown key": (lambda p: edit_card(p, surprise=1), "not a model card .surprise"),
+    "absurd size": (lambda p: edit_card(p, width=10**9), "not a model card .width"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damaged_models_are_refused_in_one_line(saved: Path, fault: str) -> None:
+    harm, message = FAULTS[fault]
+    harm(saved)
+    with pytest.raises(DoapError, match=message) as caught:
+        load(saved)
+    assert "\n" not in str(caught.value)
+
+
+def test_pickles_are_never_read(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return Path.touch, (tmp_path / "sprung",)  # type: ignore[return-value]
+
+    (tmp_path / "model.pth").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(DoapError, match="other formats are not read"):
+        load(tmp_path / "model.pth")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_unknown_names_list_the_known_ones() -> None:
+    with pytest.raises(DoapError, match=r"no model of this name .*doap-demo-128"):
+        load("doap-129")
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_every_shipped_model_loads_and_its_card_says_what_it_is(name: str) -> None:
+    model = load(name)
+    assert model.name == name
+    card = read_card(Path(__file__).parents[2] / "src" / "doap" / "weights" / f"{name}.safetensors")
+    assert card.licence
+    assert {"data", "recipe", "command", "limits"} <= set(card.about)
