@@ -1,0 +1,109 @@
+"""Speed and memory of the road's parts, each as a ratio to a named peer in the same run.
+
+    python benchmarks/road.py            # writes benchmarks/results/road-<machine>.json
+
+- cutting patches: kornia's extract_patches_from_pyramid, at the same frames
+- mutual nearest neighbours: OpenCV's BFMatcher with cross-check, the same descriptors
+- opening a million patches: reading them with numpy
+"""
+
+import json
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import kornia
+import numpy as np
+import skimage
+import torch
+
+from doap import PatchSet
+from doap.matching.nearest import mutual_nearest
+from doap.patches.writer import write_patch_set
+from doap.photos.extract import extract_patches
+from doap.photos.frames import detect_dog
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def seconds(work: Callable[[], object], times: int = 5) -> float:
+    """Median wall time after one run to warm up."""
+    work()
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - start)
+    return statistics.median(spent)
+
+
+def cutting() -> dict[str, float]:
+    """2,000 patches of 32x32 from a 1411x1411 picture."""
+    image = cv2.cvtColor(skimage.data.retina(), cv2.COLOR_RGB2GRAY)
+    frames = detect_dog(image, 2000)
+    lafs = torch.from_numpy(frames * np.float32([12, 12, 1]))[None]
+    tensor = torch.from_numpy(image)[None, None].float()
+    return {
+        "patches": len(frames),
+        "doap": seconds(lambda: extract_patches(image, frames, 32, 12)),
+        "kornia": seconds(lambda: kornia.feature.extract_patches_from_pyramid(tensor, lafs, 32)),
+    }
+
+
+def matching(kind: str) -> dict[str, float]:
+    """8,000 against 8,000 descriptors, 128 dimensions or 256 bits."""
+    random = np.random.default_rng(0)
+    if kind == "bits":
+        first, second = (random.integers(0, 256, (8000, 32), dtype=np.uint8) for _ in range(2))
+    else:
+        first, second = (random.normal(size=(8000, 128)).astype(np.float32) for _ in range(2))
+    matcher = cv2.BFMatcher(cv2.NORM_HAMMING if kind == "bits" else cv2.NORM_L2, crossCheck=True)
+    return {
+        "descriptors": len(first),
+        "doap": seconds(lambda: mutual_nearest(first, second), 3),
+        "OpenCV BFMatcher": seconds(lambda: matcher.match(first, second), 3),
+    }
+
+
+def opening() -> dict[str, float]:
+    """A million 32x32 patches."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "set"
+        with write_patch_set(path, 32) as out:
+            for start in range(0, 1_000_000, 100_000):
+                ids = np.arange(start, start + 100_000) // 4
+                out.append(np.zeros((100_000, 32, 32), np.uint8), ids, ids * 0)
+        return {
+            "patches": 1_000_000,
+            "doap": seconds(lambda: PatchSet.open(path), 3),
+            "numpy.load": seconds(lambda: [np.load(shard) for shard in sorted(path.glob("patches-*.npy"))], 3),
+        }
+
+
+def main() -> None:
+    """Run all, print and write the result."""
+    parts = {
+        "cutting patches": cutting,
+        "matching vectors": lambda: matching("vectors"),
+        "matching bits": lambda: matching("bits"),
+        "opening a million patches": opening,
+    }
+    result: dict[str, object] = {"threads": torch.get_num_threads(), "machine": platform.processor() or "unknown"}
+    for name, part in parts.items():
+        print(f"{name} …", flush=True)
+        measured = part()
+        _, ours, peer = measured
+        result[name] = {**measured, "ratio": measured[peer] / measured[ours]}
+        print(f"  doap {measured[ours]:.3f} s, {peer} {measured[peer]:.3f} s: {measured[peer] / measured[ours]:.1f}x")
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"road-{platform.machine()}-{torch.get_num_threads()}-threads.json"
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written to {file}")
+
+
+if __name__ == "__main__":
+    main()
