@@ -1,5 +1,6 @@
 """Objectives: tensors in, a scalar out. `loss(outputs, groups)` for each of them."""
 
-from doap.objectives.average_precision import AveragePrecisionLoss, Kind
+from doap.objectives.lists import IgnoreTable, Kind
+from doap.objectives.loss import AveragePrecisionLoss
 
-__all__ = ["AveragePrecisionLoss", "Kind"]
+__all__ = ["AveragePrecisionLoss", "IgnoreTable", "Kind"]

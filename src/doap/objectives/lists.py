@@ -1,0 +1,57 @@
+"""What each query of a batch ranks: everything the objective needs to know besides the descriptors."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Kind = Literal["real", "binary"]
+
+
+@dataclass(frozen=True)
+class IgnoreTable:
+    """Pairs that count neither as match nor as non-match, without an M x M mask.
+
+    Items whose labels ignore each other leave each other's list; two patches of one group never do. A
+    label can stand for anything: with clusters inside sequences, give every cluster of every sequence
+    its own label and let the table say which of them look too much alike.
+
+    Args:
+        labels: (M,) integer label of each item, in 0..K-1.
+        table: (K, K) bool, symmetric: whether two labels ignore each other.
+    """
+
+    labels: Tensor
+    table: Tensor
+
+    def __post_init__(self) -> None:
+        if self.table.ndim != 2 or self.table.shape[0] != self.table.shape[1] or self.table.dtype != torch.bool:
+            raise ValueError(f"the ignore table must be (K, K) bool, not {tuple(self.table.shape)} {self.table.dtype}")
+        if not torch.equal(self.table, self.table.T):
+            raise ValueError("the ignore table must be symmetric: labels ignore each other")
+        if self.labels.ndim != 1 or self.labels.is_floating_point():
+            raise ValueError(f"ignore labels must be (M,) integers, not {tuple(self.labels.shape)} {self.labels.dtype}")
+        if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.table):
+            raise ValueError(f"ignore labels must lie in 0..{len(self.table) - 1}, the rows of the table")
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The lists of a batch whose items are sorted by group, so that matches sit near the diagonal.
+
+    Args:
+        kind: which distance, Euclidean ("real") or Hamming ("binary").
+        bins: b, the number of bin intervals.
+        width: w, the distance between two bin centres.
+        groups: (M,) int64, ascending.
+        ignore: in the same order, or None.
+        rows: the queries to work on; each of them ranks all M items.
+    """
+
+    kind: Kind
+    bins: int
+    width: float
+    groups: Tensor
+    ignore: IgnoreTable | None
+    rows: range
