@@ -46,25 +46,35 @@ def same_below(dtype: torch.dtype) -> float:
     return 16 * torch.finfo(dtype).eps
 
 
-def euclidean_distances(descriptors: Tensor) -> Tensor:
+def root(squared: Tensor) -> Tensor:
+    """√x with gradient 0 where x is 0 but for rounding: the root's own slope would be infinite."""
+    apart = squared > same_below(squared.dtype)
+    return torch.where(apart, squared, 1).sqrt() * apart
+
+
+def inner_products(descriptors: Tensor, others: Tensor) -> Tensor:
+    """F(x)ᵀF(x'), (M, N), in full precision under autocast too: half of it would move distances near 0 by bins."""
+    with torch.autocast(descriptors.device.type, enabled=False):
+        return descriptors @ others.T
+
+
+def euclidean_distances(descriptors: Tensor, others: Tensor) -> Tensor:
     """D(x, x') = √(2 - 2 F(x)ᵀF(x')) between unit vectors.
 
     Args:
         descriptors: (M, d), each row of length 1.
+        others: (N, d) likewise.
 
     Returns:
-        (M, M), in [0, 2]. Equal descriptors are at distance 0 with gradient 0, where the root's
-        own slope would be infinite.
+        (M, N), in [0, 2]. Equal descriptors are at distance 0 with gradient 0.
     """
-    squared = (2 - 2 * descriptors @ descriptors.T).clamp(max=4)
-    apart = squared > same_below(squared.dtype)
-    return torch.where(apart, squared, 1).sqrt() * apart
+    return root((2 - 2 * inner_products(descriptors, others)).clamp(max=4))
 
 
 def hamming_distances(descriptors: Tensor) -> Tensor:
     """D(x, x') = (b - F(x)ᵀF(x')) / 2 for (M, b) descriptors in [-1, 1]; returns (M, M) in [0, b]."""
     bits = descriptors.shape[1]
-    return ((bits - descriptors @ descriptors.T) / 2).clamp(0, bits)
+    return ((bits - inner_products(descriptors, descriptors)) / 2).clamp(0, bits)
 
 
 def soft_histogram(distances: Tensor, weights: Tensor, bins: int, width: float) -> Tensor:
@@ -102,7 +112,7 @@ def dense_histograms(
         Two of (M, bins + 1).
     """
     if kind == "real":
-        distances, reach = euclidean_distances(descriptors), 2.0
+        distances, reach = euclidean_distances(descriptors, descriptors), 2.0
     else:
         distances, reach = hamming_distances(descriptors), float(descriptors.shape[1])
     if isinstance(ignore, IgnoreTable):
@@ -138,5 +148,5 @@ def pool(histograms: Tensor, pools: Tensor | None) -> Tensor:
     """
     if pools is None:
         return histograms.sum(0, keepdim=True)
-    names, place = pools.unique(return_inverse=True)
+    names, place = torch.unique(pools, return_inverse=True)
     return histograms.new_zeros(len(names), histograms.shape[1]).index_add(0, place, histograms)

@@ -42,7 +42,7 @@ class _Histograms(torch.autograd.Function):
         return _unsort(collect(matches), order), _unsort(collect(ranked), order)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, by_matches: Tensor, by_ranked: Tensor) -> tuple[Tensor, None, None, None]:
         """Turn the gradient of the histograms into that of the descriptors."""
         by_group, order = ctx.saved_tensors
@@ -55,7 +55,10 @@ def _unsort(rows: Tensor, order: Tensor) -> Tensor:
     return torch.empty_like(rows).index_copy_(0, order, rows)
 
 
-@torch.compiler.disable
+# A compiled caller runs it as it is: tiles and scatters leave a compiler nothing to join.
+_histograms = torch.compiler.disable(_Histograms.apply)  # type: ignore[no-untyped-call]
+
+
 def fused_histograms(
     descriptors: Tensor,
     groups: Tensor,
@@ -66,8 +69,6 @@ def fused_histograms(
     collect: Callable[[Tensor], Tensor] = lambda rows: rows,
 ) -> tuple[Tensor, Tensor]:
     """h⁺ and h of every query, as `average_precision.dense_histograms`.
-
-    A compiled caller runs this part as it is: there is nothing in it for a compiler to join.
 
     Args:
         descriptors: (M, d) unit vectors or relaxed bits, float32 or float64.
@@ -83,5 +84,5 @@ def fused_histograms(
         ignore = IgnoreTable(ignore.labels[order], ignore.table)
     reach = 2.0 if kind == "real" else float(descriptors.shape[1])
     lists = Lists(kind, bins, reach / bins, groups[order], ignore, range(len(groups)) if rows is None else rows)
-    matches, ranked = _Histograms.apply(descriptors, order, lists, collect)  # type: ignore[no-untyped-call]
+    matches, ranked = _histograms(descriptors, order, lists, collect)
     return matches, ranked

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from doap.objectives.average_precision import dense_histograms, pool, relaxed_average_precision, relaxed_descriptors
 from doap.objectives.fused import fused_histograms
-from doap.objectives.lists import IgnoreTable, Kind
+from doap.objectives.lists import IgnoreTable, Kind, check_batch, check_labels, check_matches
 
 
 class AveragePrecisionLoss(nn.Module):
@@ -72,7 +72,7 @@ class AveragePrecisionLoss(nn.Module):
         loss = 1 - _mean_precision(matches, ranked)
         if self.pooled:
             if pools is not None:
-                _check_labels("pools", pools, len(matches))
+                check_labels("pools", pools, len(matches))
                 pools = pools.to(matches.device)
             loss = loss + self.pooled * (1 - _mean_precision(pool(matches, pools), pool(ranked, pools)))
         return loss
@@ -89,39 +89,22 @@ class AveragePrecisionLoss(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The histograms h⁺ and h of every query, each (M, bins + 1)."""
         check_batch(outputs, groups)
-        with torch.autocast(outputs.device.type, enabled=False):
-            descriptors = relaxed_descriptors(outputs, self.kind)
-            bins = self.bins or (25 if self.kind == "real" else outputs.shape[1])
-            groups = groups.to(outputs.device, torch.int64)
-            if isinstance(ignore, Tensor):
-                if ignore.shape != (len(groups), len(groups)) or ignore.dtype != torch.bool:
-                    raise ValueError(f"an ignore mask must be (M, M) bool, not {tuple(ignore.shape)} {ignore.dtype}")
-                return dense_histograms(descriptors, groups, self.kind, bins, ignore.to(outputs.device))
-            if ignore is not None:
-                _check_labels("ignore labels", ignore.labels, len(groups))
-                ignore = IgnoreTable(ignore.labels.to(outputs.device, torch.int64), ignore.table.to(outputs.device))
-            return self._fused(descriptors, groups, bins, ignore)
+        descriptors = relaxed_descriptors(outputs, self.kind)
+        bins = self.bins or (25 if self.kind == "real" else outputs.shape[1])
+        groups = groups.to(outputs.device, torch.int64)
+        if isinstance(ignore, Tensor):
+            if ignore.shape != (len(groups), len(groups)) or ignore.dtype != torch.bool:
+                raise ValueError(f"an ignore mask must be (M, M) bool, not {tuple(ignore.shape)} {ignore.dtype}")
+            return dense_histograms(descriptors, groups, self.kind, bins, ignore.to(outputs.device))
+        if ignore is not None:
+            ignore.check(len(groups))
+            ignore = IgnoreTable(ignore.labels.to(outputs.device, torch.int64), ignore.table.to(outputs.device))
+        return self._fused(descriptors, groups, bins, ignore)
 
     def _fused(
         self, descriptors: Tensor, groups: Tensor, bins: int, ignore: IgnoreTable | None
     ) -> tuple[Tensor, Tensor]:
         return fused_histograms(descriptors, groups, self.kind, bins, ignore)
-
-
-def check_batch(outputs: Tensor, groups: Tensor) -> None:
-    """Refuse what no objective can work on."""
-    if outputs.ndim != 2 or not outputs.is_floating_point():
-        raise ValueError(f"outputs must be (M, d) floats, not {tuple(outputs.shape)} {outputs.dtype}")
-    _check_labels("groups", groups, len(outputs))
-    if not outputs.isfinite().all():
-        raise ValueError("the network's outputs are not all finite: the training has diverged, or a patch was not finite")
-
-
-def _check_labels(name: str, labels: Tensor, count: int) -> None:
-    if labels.shape != (count,) or labels.is_floating_point():
-        raise ValueError(
-            f"{name} must be {count} integers, one an output, not {tuple(labels.shape)} {labels.dtype}"
-        )
 
 
 def _has_match(matches: Tensor) -> Tensor:
@@ -131,6 +114,5 @@ def _has_match(matches: Tensor) -> Tensor:
 def _mean_precision(matches: Tensor, ranked: Tensor) -> Tensor:
     """Mean AP of the lists that have a match."""
     answerable = _has_match(matches)
-    if not answerable.any():
-        raise ValueError("no patch of this batch has a match in it: sample whole groups of two or more")
+    check_matches(answerable)
     return relaxed_average_precision(matches, ranked).sum() / answerable.sum()

@@ -114,7 +114,7 @@ def _positions(descriptors: Tensor, lists: Lists, tile: _Tile, match: Tensor | N
     queries, items = descriptors[tile.queries], descriptors[tile.items]
     if lists.kind == "real":
         squared = torch.addmm(queries.new_tensor(2), queries, items.T, alpha=-2)
-        distance = F.threshold_(squared, same_below(squared.dtype), 0).sqrt_()
+        distance = F.threshold(squared, same_below(squared.dtype), 0, inplace=True).sqrt_()
     else:
         distance = torch.addmm(queries.new_tensor(queries.shape[1] / 2), queries, items.T, alpha=-0.5)
     position = distance.mul_(1 / lists.width).clamp_(0, lists.bins)
