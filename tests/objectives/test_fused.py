@@ -2,17 +2,15 @@
 
 import pytest
 import torch
-from conftest import textbook_histograms, textbook_loss
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from textbook import textbook_histograms, textbook_loss
 from torch import Tensor
 
 from doap.objectives import AveragePrecisionLoss, IgnoreTable, Kind, tiles
 from doap.objectives.average_precision import dense_histograms, relaxed_descriptors
 from doap.objectives.fused import fused_histograms
 from doap.objectives.lists import Lists
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def random_ignore(items: int, labels: int, share: float) -> IgnoreTable:
@@ -120,6 +118,8 @@ def test_is_deterministic(device: torch.device) -> None:
         first, *others = (value_and_gradient(loss(outputs, groups), outputs) for _ in range(3))
     finally:
         torch.use_deterministic_algorithms(False)
+    usual = value_and_gradient(loss(outputs, groups), outputs)
+    torch.testing.assert_close(usual, first, rtol=1e-3, atol=1e-6)
     for other in others:
         assert torch.equal(first[0], other[0])
         assert torch.equal(first[1], other[1])

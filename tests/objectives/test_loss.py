@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import textbook_loss
+from textbook import textbook_loss
 from torch import Tensor
 
 from doap.objectives import AveragePrecisionLoss, IgnoreTable, Kind

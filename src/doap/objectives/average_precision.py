@@ -128,12 +128,23 @@ def dense_histograms(
     )
 
 
+def cumulative(histograms: Tensor) -> Tensor:
+    """H_k = h_0 + … + h_k along the rows of (N, b + 1) histograms."""
+    if not torch.are_deterministic_algorithms_enabled():
+        return histograms.cumsum(1)
+    # A GPU's own running sum promises no order of additions and so refuses; a product keeps one.
+    triangle = torch.ones(
+        histograms.shape[1], histograms.shape[1], dtype=torch.float64, device=histograms.device
+    ).triu()
+    return (histograms.double() @ triangle).to(histograms.dtype)
+
+
 def relaxed_average_precision(matches: Tensor, ranked: Tensor) -> Tensor:
     """AP of each list from its two histograms, both (N, b + 1): h⁺ of its matches, h of all it ranks.
 
     A list without a match gets 0.
     """
-    cumulative_matches, cumulative_ranked = matches.cumsum(1), ranked.cumsum(1)
+    cumulative_matches, cumulative_ranked = cumulative(matches), cumulative(ranked)
     # H_{k-1} + H_k = 2 H_k - h_k
     precision = (2 * cumulative_matches - matches + 1) / (2 * cumulative_ranked - ranked + 1)
     # How many matches there are is a matter of the labels, not of the descriptors.

@@ -32,7 +32,7 @@ class AveragePrecisionLoss(nn.Module):
     Example:
         >>> import torch
         >>> loss = AveragePrecisionLoss("real")
-        >>> outputs = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]], requires_grad=True)
+        >>> outputs = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
         >>> float(loss(outputs, torch.tensor([0, 0, 1, 1])))  # every match ranks first
         0.0
         >>> float(loss(outputs, torch.tensor([0, 1, 0, 1]))) > 0.5
