@@ -36,7 +36,7 @@ DIMENSIONS = 128
 GROUP = 4
 STANDARD_BINS = 25
 BINS_SWEEP_SIZE = 8192
-SECONDS_A_CASE = 60  # a peer that would take longer, judged by its last size, is left out
+LONGEST_STEP = 60  # seconds; a peer that would take longer, judged by its last size, is left out
 Row = dict[str, Any]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -94,9 +94,8 @@ def bytes_needed(name: str, size: int, bins: int) -> float:
 
 
 def seconds(step: Callable[[], None], device: str) -> float:
-    """Median time of a step, after one to warm up, in about two seconds or three steps."""
+    """Median time of a step that is warm already: of three at least, and as many as two seconds allow."""
     times: list[float] = []
-    step()
     began = time.perf_counter()
     while len(times) < 3 or (time.perf_counter() - began < 2 and len(times) < 50):
         if device == "cuda":
@@ -173,6 +172,7 @@ def l2net_step(size: int) -> Row:
             outputs = network(patches)
         outputs.backward(torch.ones_like(outputs))
 
+    step()
     return {"objective": "L2Net step", "M": size, "milliseconds": 1000 * seconds(step, "cuda")}
 
 
@@ -195,9 +195,7 @@ def run(device: str, sizes: list[int], bins: list[int]) -> list[Row]:
             for row in rows
             if row["objective"] == name and "milliseconds" in row
         ]
-        if name != "fused" and (
-            bytes_needed(name, size, b) > room or (known and known[-1] > 1000 * SECONDS_A_CASE / 5)
-        ):
+        if name != "fused" and (bytes_needed(name, size, b) > room or (known and known[-1] > 1000 * LONGEST_STEP)):
             print(f"{name:>24}  M = {size:>6}  b = {b:>3}  left out: too large or too slow here")
             continue
         row = attempt(name, size, b, device)

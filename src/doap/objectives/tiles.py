@@ -111,12 +111,12 @@ def _cut(start: int, stop: int, side: int) -> list[slice]:
 
 def _positions(descriptors: Tensor, lists: Lists, tile: _Tile, match: Tensor | None) -> tuple[Tensor, Tensor]:
     """Each pair's distance in bin widths, and the bin below it: bins + 1 for a pair that is in no list."""
-    queries, items = descriptors[tile.queries], descriptors[tile.items]
+    products = descriptors[tile.queries] @ descriptors[tile.items].T
     if lists.kind == "real":
-        squared = torch.addmm(queries.new_tensor(2), queries, items.T, alpha=-2)
+        squared = products.mul_(-2).add_(2)
         distance = F.threshold(squared, same_below(squared.dtype), 0, inplace=True).sqrt_()
     else:
-        distance = torch.addmm(queries.new_tensor(queries.shape[1] / 2), queries, items.T, alpha=-0.5)
+        distance = products.mul_(-0.5).add_(descriptors.shape[1] / 2)
     position = distance.mul_(1 / lists.width).clamp_(0, lists.bins)
     below = position.long()
     if tile.diagonal:
