@@ -187,7 +187,7 @@ def run(device: str, sizes: list[int], bins: list[int]) -> list[Row]:
         print("pytorch-metric-learning is not installed: the naive form, which it also uses, stands in for it")
         names.remove("pytorch-metric-learning")
     cases = [(name, size, STANDARD_BINS) for size in sizes for name in names]
-    cases += [("fused", BINS_SWEEP_SIZE, b) for b in bins]
+    cases += [case for b in bins if (case := ("fused", BINS_SWEEP_SIZE, b)) not in cases]
     rows: list[Row] = []
     for name, size, b in cases:
         known = [
@@ -236,10 +236,10 @@ def draw(rows: list[Row], device: str, path: Path) -> None:
     done = [row for row in rows if "milliseconds" in row]
     for name in OBJECTIVES:
         points = [row for row in done if row["objective"] == name and row["bins"] == STANDARD_BINS]
-        points = sorted({row["M"]: row for row in points}.values(), key=lambda row: row["M"])
+        points.sort(key=lambda row: row["M"])
         for axes, what in ((times, "milliseconds"), (memory, "megabytes")):
             axes.plot([row["M"] for row in points], [row[what] for row in points], "o-", label=name)
-            axes.set(xscale="log", yscale="log", xlabel="M, the length of the list", ylabel=what)
+            axes.set(yscale="log", xlabel="M, the length of the list", ylabel=what)
             axes.set_xscale("log", base=2)
     sweep = sorted(
         (row["bins"], row["milliseconds"])

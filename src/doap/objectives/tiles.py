@@ -41,7 +41,6 @@ def histograms(descriptors: Tensor, lists: Lists) -> tuple[Tensor, Tensor]:
     sums = descriptors.new_zeros(2, 2, len(lists.rows), lists.bins + 2)
     (match_counts, match_shares), (counts, shares) = sums
     one = descriptors.new_ones(1, 1)
-    start = lists.rows.start
     for tile in _tiles(lists, len(descriptors), _side(descriptors)):
         match = _matches(lists, tile)
         position, below = _positions(descriptors, lists, tile, match)
@@ -50,9 +49,9 @@ def histograms(descriptors: Tensor, lists: Lists) -> tuple[Tensor, Tensor]:
         if match is not None:
             additions += [(match_counts, match.to(share.dtype)), (match_shares, match * share)]
         for total, addition in additions:
-            total[tile.queries.start - start : tile.queries.stop - start].scatter_add_(1, below, addition)
+            _part(total, lists, tile.queries).scatter_add_(1, below, addition)
             if tile.mirrored:
-                total[tile.items.start - start : tile.items.stop - start].T.scatter_add_(0, below, addition)
+                _part(total, lists, tile.items).T.scatter_add_(0, below, addition)
     return _soft(match_counts, match_shares), _soft(counts, shares)
 
 
@@ -69,7 +68,6 @@ def descriptor_gradient(descriptors: Tensor, lists: Lists, by_matches: Tensor, b
     """
     match_slope, slope = _slopes(by_matches, lists.width), _slopes(by_ranked, lists.width)
     gradient = descriptors.new_zeros(len(lists.rows), descriptors.shape[1])
-    start = lists.rows.start
     for tile in _tiles(lists, len(descriptors), _side(descriptors)):
         match = _matches(lists, tile)
         position, below = _positions(descriptors, lists, tile, match)
@@ -80,11 +78,16 @@ def descriptor_gradient(descriptors: Tensor, lists: Lists, by_matches: Tensor, b
             by_product = by_distance.div_(position.mul_(-lists.width)).masked_fill_(position == 0, 0)
         else:  # ∂D/∂F(x) = -F(x') / 2
             by_product = by_distance.mul_(-0.5)
-        gradient[tile.queries.start - start : tile.queries.stop - start].addmm_(by_product, descriptors[tile.items])
+        _part(gradient, lists, tile.queries).addmm_(by_product, descriptors[tile.items])
         if tile.mirrored:
-            mirror = (descriptors[tile.queries].T @ by_product).T  # faster than with the large factor transposed
-            gradient[tile.items.start - start : tile.items.stop - start] += mirror
+            # Written so because it is faster than with the large factor transposed.
+            _part(gradient, lists, tile.items).add_((descriptors[tile.queries].T @ by_product).T)
     return gradient
+
+
+def _part(of_rows: Tensor, lists: Lists, items: slice) -> Tensor:
+    """The view of a tensor with a row for each query in `lists.rows` that belongs to some of these."""
+    return of_rows[items.start - lists.rows.start : items.stop - lists.rows.start]
 
 
 def _side(descriptors: Tensor) -> int:
