@@ -3,44 +3,78 @@
 Every patch of a batch is a query that ranks all the others. Distances are quantised into bins
 k = 0..b with centres z_k = k w by the triangular kernel δ(d, k) = max(0, 1 - |d - z_k| / w):
 
-    h⁺_k = Σ_{x ∈ S⁺} δ(D(q, x), k)      soft count of the query's matches at distance z_k
-    h_k  = Σ_{x ≠ q}  δ(D(q, x), k)      soft count of all patches at distance z_k
-    H_k  = h_0 + … + h_k                 (and H⁺_k likewise)
+    h⁺_k = Σ_{x ∈ S⁺} δ(D(q, x), k)          soft count of the query's matches at distance z_k
+    h_k  = Σ_{x ∈ S⁺ ∪ S⁻} δ(D(q, x), k)     soft count of all it ranks at distance z_k
+    H_k  = h_0 + … + h_k                     (and H⁺_k likewise)
 
     AP(q) = 1/|S⁺| Σ_k h⁺_k (H⁺_{k-1} + H⁺_k + 1) / (H_{k-1} + H_k + 1)
 
-The distance is Euclidean between unit vectors, in [0, 2], for real-valued descriptors, and the
-Hamming distance of tanh-relaxed bits, in [0, bits], for binary ones.
+S⁺ are the other patches of the query's group and S⁻ those of other groups, less the ignored ones. The
+distance is Euclidean between unit vectors, in [0, 2], for real-valued descriptors, and the Hamming
+distance of tanh-relaxed bits, in [0, bits], for binary ones.
+
+This file is the definition, over M x M tensors; `fused` computes the same histograms without them.
 """
 
-from typing import Literal
-
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-Kind = Literal["real", "binary"]
+from doap.objectives.lists import IgnoreTable, Kind
 
 
-def euclidean_distances(descriptors: Tensor) -> Tensor:
+def relaxed_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
+    """What the distances are measured between: unit vectors, or bits relaxed by tanh.
+
+    Args:
+        outputs: (M, d) raw activations.
+
+    Returns:
+        (M, d), float32 at least: counts up to M and distances near 0 need the precision. An output of
+        zeros has no direction: it stays 0, with gradient 0.
+    """
+    if outputs.dtype in (torch.float16, torch.bfloat16):
+        outputs = outputs.float()
+    if kind == "binary":
+        return outputs.tanh()
+    norm = outputs.norm(dim=1, keepdim=True)
+    directed = norm > 0
+    return torch.where(directed, outputs / torch.where(directed, norm, 1), 0)
+
+
+def same_below(dtype: torch.dtype) -> float:
+    """Squared distance of unit vectors that rounding cannot tell from 0: a few units in the last place of 2."""
+    return 16 * torch.finfo(dtype).eps
+
+
+def root(squared: Tensor) -> Tensor:
+    """√x with gradient 0 where x is 0 but for rounding: the root's own slope would be infinite."""
+    apart = squared > same_below(squared.dtype)
+    return torch.where(apart, squared, 1).sqrt() * apart
+
+
+def inner_products(descriptors: Tensor, others: Tensor) -> Tensor:
+    """F(x)ᵀF(x'), (M, N), in full precision under autocast too: half of it would move distances near 0 by bins."""
+    with torch.autocast(descriptors.device.type, enabled=False):
+        return descriptors @ others.T
+
+
+def euclidean_distances(descriptors: Tensor, others: Tensor) -> Tensor:
     """D(x, x') = √(2 - 2 F(x)ᵀF(x')) between unit vectors.
 
     Args:
         descriptors: (M, d), each row of length 1.
+        others: (N, d) likewise.
 
     Returns:
-        (M, M), in [0, 2]. Equal descriptors are at distance 0 with gradient 0, where the root's
-        own slope would be infinite.
+        (M, N), in [0, 2]. Equal descriptors are at distance 0 with gradient 0.
     """
-    squared = (2 - 2 * descriptors @ descriptors.T).clamp(max=4)
-    apart = squared > torch.finfo(squared.dtype).eps
-    return torch.where(apart, squared, 1).sqrt() * apart
+    return root((2 - 2 * inner_products(descriptors, others)).clamp(max=4))
 
 
 def hamming_distances(descriptors: Tensor) -> Tensor:
     """D(x, x') = (b - F(x)ᵀF(x')) / 2 for (M, b) descriptors in [-1, 1]; returns (M, M) in [0, b]."""
     bits = descriptors.shape[1]
-    return ((bits - descriptors @ descriptors.T) / 2).clamp(0, bits)
+    return ((bits - inner_products(descriptors, descriptors)) / 2).clamp(0, bits)
 
 
 def soft_histogram(distances: Tensor, weights: Tensor, bins: int, width: float) -> Tensor:
@@ -64,78 +98,66 @@ def soft_histogram(distances: Tensor, weights: Tensor, bins: int, width: float) 
     return histogram.scatter_add(1, below + 1, weights * above_share)
 
 
-def relaxed_average_precision(matches: Tensor, all_items: Tensor) -> Tensor:
-    """AP of each query from its two histograms, both (M, b + 1): h⁺ of its matches, h of the whole list.
-
-    A query without a match gets 0.
-    """
-    cumulative_matches, cumulative_all = matches.cumsum(1), all_items.cumsum(1)
-    # H_{k-1} + H_k = 2 H_k - h_k
-    precision = (2 * cumulative_matches - matches + 1) / (2 * cumulative_all - all_items + 1)
-    return (matches * precision).sum(1) / cumulative_matches[:, -1].clamp(min=1)
-
-
-class AveragePrecisionLoss(nn.Module):
-    """1 - mean relaxed AP, every patch of the batch a query, the other patches of its group its matches.
+def dense_histograms(
+    descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """h⁺ and h of every query, from the M x M matrix of distances.
 
     Args:
-        kind: "real" (L2-normalised, Euclidean) or "binary" (tanh, Hamming).
-        bins: b, the number of bin intervals. By default 25 for real-valued descriptors, and the number
-            of bits, one bin an integer distance, for binary ones: the paper's choices.
+        descriptors: (M, d) unit vectors or relaxed bits.
+        groups: (M,) integer group of each patch.
+        ignore: an `IgnoreTable`, or an (M, M) bool mask: whether query i ignores item j.
 
-    Example:
-        >>> import torch
-        >>> loss = AveragePrecisionLoss("real")
-        >>> outputs = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]], requires_grad=True)
-        >>> float(loss(outputs, torch.tensor([0, 0, 1, 1])))  # every match ranks first
-        0.0
-        >>> float(loss(outputs, torch.tensor([0, 1, 0, 1]))) > 0.5
-        True
+    Returns:
+        Two of (M, bins + 1).
     """
+    if kind == "real":
+        distances, reach = euclidean_distances(descriptors, descriptors), 2.0
+    else:
+        distances, reach = hamming_distances(descriptors), float(descriptors.shape[1])
+    if isinstance(ignore, IgnoreTable):
+        ignore = ignore.table[ignore.labels][:, ignore.labels]
+    others = ~torch.eye(len(groups), dtype=torch.bool, device=groups.device)
+    same_group = groups[:, None] == groups[None, :]
+    matches = same_group & others
+    ranked = others if ignore is None else matches | (others & ~ignore)
+    width = reach / bins
+    return (
+        soft_histogram(distances, matches.to(distances.dtype), bins, width),
+        soft_histogram(distances, ranked.to(distances.dtype), bins, width),
+    )
 
-    def __init__(self, kind: Kind, bins: int | None = None) -> None:
-        super().__init__()
-        if kind not in ("real", "binary"):
-            raise ValueError(f'kind is "real" or "binary", not {kind!r}')
-        if bins is not None and bins < 1:
-            raise ValueError(f"bins must be at least 1, not {bins}")
-        self.kind: Kind = kind
-        self.bins = bins
 
-    def average_precisions(self, outputs: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-        """Relaxed AP of every query, and which queries have a match at all.
+def cumulative(histograms: Tensor) -> Tensor:
+    """H_k = h_0 + … + h_k along the rows of (N, b + 1) histograms."""
+    if not torch.are_deterministic_algorithms_enabled():
+        return histograms.cumsum(1)
+    # A GPU's own running sum promises no order of additions and so refuses; a product keeps one.
+    triangle = torch.ones(
+        histograms.shape[1], histograms.shape[1], dtype=torch.float64, device=histograms.device
+    ).triu()
+    return (histograms.double() @ triangle).to(histograms.dtype)
 
-        Args:
-            outputs: (M, d) raw activations of the network; normalisation or tanh happens here.
-            groups: (M,) integer group of each patch.
 
-        Returns:
-            (M,) AP, 0 where there is no match; (M,) bool.
-        """
-        if outputs.ndim != 2 or groups.shape != outputs.shape[:1]:
-            raise ValueError(
-                f"outputs must be (M, d) and groups (M,), not {tuple(outputs.shape)} and {tuple(groups.shape)}"
-            )
-        if outputs.dtype in (torch.float16, torch.bfloat16):
-            outputs = outputs.float()  # counts up to M and distances near 0 need the precision
-        with torch.autocast(outputs.device.type, enabled=False):
-            if self.kind == "real":
-                distances, reach = euclidean_distances(F.normalize(outputs, dim=1)), 2.0
-            else:
-                distances, reach = hamming_distances(torch.tanh(outputs)), float(outputs.shape[1])
-            bins = self.bins or (25 if self.kind == "real" else outputs.shape[1])
-            groups = groups.to(outputs.device)
-            others = ~torch.eye(len(groups), dtype=torch.bool, device=groups.device)
-            matches = (groups[:, None] == groups[None, :]) & others
-            histograms = [
-                soft_histogram(distances, chosen.to(distances.dtype), bins, reach / bins)
-                for chosen in (matches, others)
-            ]
-            return relaxed_average_precision(*histograms), matches.any(1)
+def relaxed_average_precision(matches: Tensor, ranked: Tensor) -> Tensor:
+    """AP of each list from its two histograms, both (N, b + 1): h⁺ of its matches, h of all it ranks.
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """1 - mean AP over the queries that have a match, a scalar; arguments as `average_precisions`."""
-        precisions, answerable = self.average_precisions(outputs, groups)
-        if not answerable.any():
-            raise ValueError("no patch of this batch has a match in it: sample whole groups of two or more")
-        return 1 - precisions[answerable].mean()
+    A list without a match gets 0.
+    """
+    cumulative_matches, cumulative_ranked = cumulative(matches), cumulative(ranked)
+    # H_{k-1} + H_k = 2 H_k - h_k
+    precision = (2 * cumulative_matches - matches + 1) / (2 * cumulative_ranked - ranked + 1)
+    # How many matches there are is a matter of the labels, not of the descriptors.
+    return (matches * precision).sum(1) / cumulative_matches[:, -1].detach().clamp(min=1)
+
+
+def pool(histograms: Tensor, pools: Tensor | None) -> Tensor:
+    """Histograms of pooled lists, each the sum of its queries': (M, b + 1) to (P, b + 1).
+
+    Args:
+        pools: (M,) integer pool of each query, or None for one pool of all.
+    """
+    if pools is None:
+        return histograms.sum(0, keepdim=True)
+    names, place = torch.unique(pools, return_inverse=True)
+    return histograms.new_zeros(len(names), histograms.shape[1]).index_add(0, place, histograms)

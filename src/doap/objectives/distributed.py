@@ -1,0 +1,102 @@
+"""Lists across processes: every query ranks the patches of all ranks, not only of its own.
+
+Each rank gathers all descriptors (O(M d)), makes the histograms of its share of the queries and shares them
+(O(M b)), so all ranks see the same loss; in backward each rank makes the gradient of its share of the
+descriptors, in both their roles, as query and as item of every other rank's lists, and shares that. The
+pairs, the O(M²) part, are split evenly, and no rank holds an M x M tensor.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from doap.objectives.fused import fused_histograms
+from doap.objectives.lists import IgnoreTable, check_labels
+from doap.objectives.loss import AveragePrecisionLoss
+
+
+class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
+    """`AveragePrecisionLoss` of the union of all ranks' batches; each rank gives its own, of any size.
+
+    The value, the same on every rank, is that of one process with the whole batch, rank after rank. For the
+    gradient to be that of one process too, average the ranks' parameter gradients, as
+    `DistributedDataParallel` does: each rank's part comes multiplied by the number of ranks. All ranks must
+    call forward and backward together, and scale the loss alike.
+
+    Groups, pools and ignore labels mean the same on all ranks, and so must the ignore table; a dense ignore
+    mask, M x M, is refused. `average_precisions` and `histograms` return those of the whole union.
+    """
+
+    def forward(
+        self,
+        outputs: Tensor,
+        groups: Tensor,
+        ignore: IgnoreTable | Tensor | None = None,
+        pools: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of the union, a scalar; arguments as `AveragePrecisionLoss.forward`, this rank's."""
+        if pools is not None:
+            pools = _gather(pools.to(outputs.device), _sizes(pools, outputs.device))
+        return super().forward(outputs, groups, ignore, pools)
+
+    def histograms(
+        self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The histograms h⁺ and h of every query of the union, each (M, bins + 1)."""
+        if isinstance(ignore, Tensor):
+            raise ValueError("an ignore mask does not span processes: give an IgnoreTable")
+        check_labels("groups", groups, len(outputs))
+        device = outputs.device
+        sizes = _sizes(outputs, device)
+        if ignore is not None:
+            ignore = IgnoreTable(_gather(ignore.labels.to(device), sizes), ignore.table)
+        union: Tensor = _GatherOutputs.apply(outputs, sizes)  # type: ignore[no-untyped-call]
+        return super().histograms(union, _gather(groups.to(device), sizes), ignore)
+
+    def _fused(
+        self, descriptors: Tensor, groups: Tensor, bins: int, ignore: IgnoreTable | None
+    ) -> tuple[Tensor, Tensor]:
+        ranks, rank, items = dist.get_world_size(), dist.get_rank(), len(groups)
+        cuts = [items * r // ranks for r in range(ranks + 1)]
+        shares = [end - start for start, end in pairwise(cuts)]
+        rows = range(cuts[rank], cuts[rank + 1])
+        return fused_histograms(
+            descriptors, groups, self.kind, bins, ignore, rows, collect=lambda part: _gather(part, shares)
+        )
+
+
+class _GatherOutputs(torch.autograd.Function):
+    """All ranks' outputs, one after the other. Backward expects the whole gradient on every rank."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, sizes: list[int]) -> Tensor:
+        ctx.sizes = sizes
+        return _gather(outputs, sizes)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        rank = dist.get_rank()
+        start = sum(ctx.sizes[:rank])
+        return gradient[start : start + ctx.sizes[rank]] * len(ctx.sizes), None
+
+
+def _sizes(rows: Tensor, device: torch.device) -> list[int]:
+    """How many rows each rank has."""
+    if not dist.is_initialized():
+        raise ValueError("there are no processes to share the list with: call torch.distributed.init_process_group")
+    sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(rows)], device=device))
+    return [int(size) for size in sizes]
+
+
+def _gather(rows: Tensor, sizes: list[int]) -> Tensor:
+    """All ranks' rows, one after the other; `sizes` says how many each has."""
+    # Collectives want the same shape of all: pad to the longest.
+    padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])

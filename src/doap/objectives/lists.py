@@ -1,0 +1,78 @@
+"""What each query of a batch ranks: everything the objective needs to know besides the descriptors."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Kind = Literal["real", "binary"]
+
+
+def check_labels(name: str, labels: Tensor, items: int) -> None:
+    """Refuse labels that are not one integer an item."""
+    if labels.shape != (items,) or labels.is_floating_point():
+        raise ValueError(f"{name} must be {items} integers, one an output, not {tuple(labels.shape)} {labels.dtype}")
+
+
+def check_batch(outputs: Tensor, groups: Tensor) -> None:
+    """Refuse what no objective can work on."""
+    if outputs.ndim != 2 or not outputs.is_floating_point():
+        raise ValueError(f"outputs must be (M, d) floats, not {tuple(outputs.shape)} {outputs.dtype}")
+    check_labels("groups", groups, len(outputs))
+    if not outputs.isfinite().all():
+        raise ValueError("the network's outputs are not all finite: training has diverged, or a patch was not finite")
+
+
+def check_matches(found: Tensor) -> None:
+    """Refuse a batch in which no bool says that there is a match."""
+    if not found.any():
+        raise ValueError("no patch of this batch has a match in it: sample whole groups of two or more")
+
+
+@dataclass(frozen=True)
+class IgnoreTable:
+    """Pairs that count neither as match nor as non-match, without an M x M mask.
+
+    Items whose labels ignore each other leave each other's list; two patches of one group never do. A
+    label can stand for anything: with clusters inside sequences, give every cluster of every sequence
+    its own label and let the table say which of them look too much alike.
+
+    Args:
+        labels: (M,) integer label of each item, in 0..K-1.
+        table: (K, K) bool, symmetric: whether two labels ignore each other.
+    """
+
+    labels: Tensor
+    table: Tensor
+
+    def check(self, items: int) -> None:
+        """Refuse a table that does not fit a batch of so many items."""
+        if self.table.ndim != 2 or self.table.shape[0] != self.table.shape[1] or self.table.dtype != torch.bool:
+            raise ValueError(f"the ignore table must be (K, K) bool, not {tuple(self.table.shape)} {self.table.dtype}")
+        if not torch.equal(self.table, self.table.T):
+            raise ValueError("the ignore table must be symmetric: labels ignore each other")
+        check_labels("ignore labels", self.labels, items)
+        if items and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.table):
+            raise ValueError(f"ignore labels must lie in 0..{len(self.table) - 1}, the rows of the table")
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The lists of a batch whose items are sorted by group, so that matches sit near the diagonal.
+
+    Args:
+        kind: which distance, Euclidean ("real") or Hamming ("binary").
+        bins: b, the number of bin intervals.
+        width: w, the distance between two bin centres.
+        groups: (M,) int64, ascending.
+        ignore: in the same order, or None.
+        rows: the queries to work on; each of them ranks all M items.
+    """
+
+    kind: Kind
+    bins: int
+    width: float
+    groups: Tensor
+    ignore: IgnoreTable | None
+    rows: range

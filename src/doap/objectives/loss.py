@@ -1,0 +1,118 @@
+"""The objective to train with: one minus Average Precision, of each query and of pooled lists."""
+
+import torch
+from torch import Tensor, nn
+
+from doap.objectives.average_precision import dense_histograms, pool, relaxed_average_precision, relaxed_descriptors
+from doap.objectives.fused import fused_histograms
+from doap.objectives.lists import IgnoreTable, Kind, check_batch, check_labels, check_matches
+
+
+class AveragePrecisionLoss(nn.Module):
+    """1 - mean relaxed AP, every patch of the batch a query, the other patches of its group its matches.
+
+    With `pooled` also the AP of lists that hold the pairs (query, item) of many queries at once, ranked by
+    distance: per-query AP leaves open how the distances of different queries compare, which matters to
+    whoever thresholds them. A pool's histograms are the sums of its queries' (notation as in
+    `average_precision`), and its AP follows from them by the same formula:
+
+        h⁺_k(p) = Σ_{q ∈ p} h⁺_k(q),   h_k(p) = Σ_{q ∈ p} h_k(q)
+        AP(p) = 1/N⁺(p) Σ_k h⁺_k(p) (H⁺_{k-1}(p) + H⁺_k(p) + 1) / (H_{k-1}(p) + H_k(p) + 1)
+
+        loss = 1 - mean_{q: S⁺ ≠ ∅} AP(q) + pooled · (1 - mean_{p: N⁺(p) > 0} AP(p))
+
+    where N⁺(p) is how many pairs of the pool match.
+
+    Args:
+        kind: "real" (L2-normalised, Euclidean) or "binary" (tanh, Hamming).
+        bins: b, the number of bin intervals. By default 25 for real-valued descriptors, and the number
+            of bits, one bin an integer distance, for binary ones: the paper's choices.
+        pooled: weight of the pooled lists.
+
+    Example:
+        >>> import torch
+        >>> loss = AveragePrecisionLoss("real")
+        >>> outputs = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
+        >>> float(loss(outputs, torch.tensor([0, 0, 1, 1])))  # every match ranks first
+        0.0
+        >>> float(loss(outputs, torch.tensor([0, 1, 0, 1]))) > 0.5
+        True
+    """
+
+    def __init__(self, kind: Kind, bins: int | None = None, pooled: float = 0.0) -> None:
+        super().__init__()
+        if kind not in ("real", "binary"):
+            raise ValueError(f'kind is "real" or "binary", not {kind!r}')
+        if bins is not None and bins < 1:
+            raise ValueError(f"bins must be at least 1, not {bins}")
+        if not 0 <= pooled < float("inf"):
+            raise ValueError(f"pooled is a weight, 0 or more, not {pooled}")
+        self.kind: Kind = kind
+        self.bins = bins
+        self.pooled = pooled
+
+    def forward(
+        self,
+        outputs: Tensor,
+        groups: Tensor,
+        ignore: IgnoreTable | Tensor | None = None,
+        pools: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of a batch, a scalar.
+
+        Args:
+            outputs: (M, d) raw activations of the network; normalisation or tanh happens here.
+            groups: (M,) integer group of each patch.
+            ignore: pairs to leave out of the lists, as an `IgnoreTable`; or, in batches small enough for
+                M x M tensors, as an (M, M) bool mask, whether query i ignores item j. Patches of one group
+                are never ignored.
+            pools: (M,) integer pool of each query, such as its photo or sequence; by default all are one pool.
+        """
+        matches, ranked = self.histograms(outputs, groups, ignore)
+        loss = 1 - _mean_precision(matches, ranked)
+        if self.pooled:
+            if pools is not None:
+                check_labels("pools", pools, len(matches))
+                pools = pools.to(matches.device)
+            loss = loss + self.pooled * (1 - _mean_precision(pool(matches, pools), pool(ranked, pools)))
+        return loss
+
+    def average_precisions(
+        self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Relaxed AP of every query, 0 where there is no match, and which queries have a match at all: both (M,)."""
+        matches, ranked = self.histograms(outputs, groups, ignore)
+        return relaxed_average_precision(matches, ranked), _has_match(matches)
+
+    def histograms(
+        self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The histograms h⁺ and h of every query, each (M, bins + 1)."""
+        check_batch(outputs, groups)
+        descriptors = relaxed_descriptors(outputs, self.kind)
+        bins = self.bins or (25 if self.kind == "real" else outputs.shape[1])
+        groups = groups.to(outputs.device, torch.int64)
+        if isinstance(ignore, Tensor):
+            if ignore.shape != (len(groups), len(groups)) or ignore.dtype != torch.bool:
+                raise ValueError(f"an ignore mask must be (M, M) bool, not {tuple(ignore.shape)} {ignore.dtype}")
+            return dense_histograms(descriptors, groups, self.kind, bins, ignore.to(outputs.device))
+        if ignore is not None:
+            ignore.check(len(groups))
+            ignore = IgnoreTable(ignore.labels.to(outputs.device, torch.int64), ignore.table.to(outputs.device))
+        return self._fused(descriptors, groups, bins, ignore)
+
+    def _fused(
+        self, descriptors: Tensor, groups: Tensor, bins: int, ignore: IgnoreTable | None
+    ) -> tuple[Tensor, Tensor]:
+        return fused_histograms(descriptors, groups, self.kind, bins, ignore)
+
+
+def _has_match(matches: Tensor) -> Tensor:
+    return matches.detach().sum(1) > 0.5  # the sum is a whole number but for rounding
+
+
+def _mean_precision(matches: Tensor, ranked: Tensor) -> Tensor:
+    """Mean AP of the lists that have a match."""
+    answerable = _has_match(matches)
+    check_matches(answerable)
+    return relaxed_average_precision(matches, ranked).sum() / answerable.sum()

@@ -1,0 +1,94 @@
+"""Lists across processes: value and parameter gradients of one process with the whole batch."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from doap.objectives import AveragePrecisionLoss, DistributedAveragePrecisionLoss, IgnoreTable, Kind, backward_in_chunks
+
+SIZES = {2: [13, 24], 4: [13, 8, 2, 14]}  # how the 37 patches are spread over the ranks
+CASES: list[tuple[Kind, float, bool]] = [("real", 0.0, False), ("real", 0.7, True), ("binary", 0.7, True)]
+
+
+def make_batch() -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    patches = torch.randn(37, 6, dtype=torch.float64, generator=generator)
+    groups = torch.randint(0, 9, (37,), generator=generator)  # groups straddle the ranks
+    labels = torch.randint(0, 4, (37,), generator=generator)
+    table = torch.rand(4, 4, generator=generator) < 0.4
+    pools = torch.randint(0, 3, (37,), generator=generator)
+    return patches, groups, labels, table | table.T, pools
+
+
+def make_network() -> nn.Module:
+    torch.manual_seed(11)
+    return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 5)).double()
+
+
+def single(kind: Kind, pooled: float, ignored: bool) -> tuple[Tensor, list[Tensor]]:
+    patches, groups, labels, table, pools = make_batch()
+    network = make_network()
+    ignore = IgnoreTable(labels, table) if ignored else None
+    loss = AveragePrecisionLoss(kind, 12, pooled)(network(patches), groups, ignore, pools)
+    loss.backward()
+    return loss.detach(), [parameter.grad for parameter in network.parameters()]
+
+
+def work(rank: int, ranks: int, store: str, results: str) -> None:
+    """One rank: every case, its value and its averaged gradients, saved for the test to compare."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+    start = sum(SIZES[ranks][:rank])
+    patches, groups, labels, table, pools = make_batch()
+    mine = slice(start, start + SIZES[ranks][rank])
+    found = []
+    for kind, pooled, ignored in CASES:
+        network = DistributedDataParallel(make_network())
+        ignore = IgnoreTable(labels[mine], table) if ignored else None
+        objective = DistributedAveragePrecisionLoss(kind, 12, pooled)
+        loss = objective(network(patches[mine]), groups[mine], ignore, pools[mine])
+        loss.backward()
+        found.append((loss.detach(), [parameter.grad for parameter in network.parameters()]))
+    # Long lists across processes: the same, the network in chunks.
+    network = make_network()
+    value = backward_in_chunks(network, patches[mine].split(5), lambda outputs: objective(outputs, groups[mine]))
+    for parameter in network.parameters():
+        dist.all_reduce(parameter.grad)
+    found.append((value, [parameter.grad / ranks for parameter in network.parameters()]))
+    torch.save(found, Path(results) / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_equals_one_process(ranks: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(work, (ranks, str(Path(folder) / "store"), folder), nprocs=ranks)
+        found = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(ranks)]
+    expected = [single(*case) for case in CASES]
+    patches, groups, *_ = make_batch()
+    network = make_network()
+    plain = AveragePrecisionLoss("binary", 12, 0.7)(network(patches), groups)
+    plain.backward()
+    expected.append((plain.detach(), [parameter.grad for parameter in network.parameters()]))
+    for rank in range(ranks):
+        for (value, gradients), (right_value, right) in zip(found[rank], expected, strict=True):
+            torch.testing.assert_close(value, right_value, rtol=0, atol=1e-12)
+            torch.testing.assert_close(gradients, right, rtol=1e-6, atol=1e-12)
+
+
+def test_says_when_there_are_no_processes() -> None:
+    with pytest.raises(ValueError, match="init_process_group"):
+        DistributedAveragePrecisionLoss("real")(torch.randn(4, 2), torch.tensor([0, 0, 1, 1]))
+
+
+def test_refuses_a_mask() -> None:
+    with pytest.raises(ValueError, match="give an IgnoreTable"):
+        DistributedAveragePrecisionLoss("real")(
+            torch.randn(4, 2), torch.tensor([0, 0, 1, 1]), torch.zeros(4, 4, dtype=torch.bool)
+        )
