@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from doap.objectives.fused import fused_histograms
-from doap.objectives.lists import IgnoreTable, check_labels
+from doap.objectives.lists import IgnoreTable, check_labels, check_matches
 from doap.objectives.loss import AveragePrecisionLoss
 
 
@@ -55,6 +55,9 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
             ignore = IgnoreTable(_gather(ignore.labels.to(device), sizes), ignore.table)
         union: Tensor = _GatherOutputs.apply(outputs, sizes)  # type: ignore[no-untyped-call]
         return super().histograms(union, _gather(groups.to(device), sizes), ignore)
+
+    def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (a rank's own need not match)
+        check_matches(matches.sum(1) > 0)
 
     def _fused(
         self, descriptors: Tensor, groups: Tensor, bins: int, ignore: IgnoreTable | None

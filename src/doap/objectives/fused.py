@@ -9,6 +9,9 @@ On a CPU the result is deterministic. On a GPU it is on request, as everything i
 """
 
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,12 +22,11 @@ from doap.objectives import tiles
 from doap.objectives.lists import IgnoreTable, Kind, Lists
 
 
-def _first_pass(descriptors: Tensor, lists: Lists) -> tuple[Tensor, Tensor]:
-    return tiles.histograms(descriptors, lists)
-
-
-def _second_pass(descriptors: Tensor, lists: Lists, by_matches: Tensor, by_ranked: Tensor) -> Tensor:
-    return tiles.descriptor_gradient(descriptors, lists, by_matches, by_ranked)
+def _passes(descriptors: Tensor) -> ModuleType:
+    """Where the two passes are: Triton kernels for float32 on an NVIDIA GPU, else plain PyTorch."""
+    if descriptors.is_cuda and descriptors.dtype == torch.float32 and torch.version.hip is None and find_spec("triton"):
+        return import_module("doap.objectives.triton_kernels")
+    return tiles
 
 
 class _Histograms(torch.autograd.Function):
@@ -39,7 +41,7 @@ class _Histograms(torch.autograd.Function):
         ctx.save_for_backward(by_group, order)
         ctx.lists, ctx.collect = lists, collect
         with torch.autocast(descriptors.device.type, enabled=False):
-            matches, ranked = _first_pass(by_group, lists)
+            matches, ranked = _passes(by_group).histograms(by_group, lists)
         return _unsort(collect(matches), order), _unsort(collect(ranked), order)
 
     @staticmethod
@@ -48,7 +50,7 @@ class _Histograms(torch.autograd.Function):
         """Turn the gradient of the histograms into that of the descriptors."""
         by_group, order = ctx.saved_tensors
         with torch.autocast(by_group.device.type, enabled=False):
-            gradient = _second_pass(by_group, ctx.lists, by_matches[order], by_ranked[order])
+            gradient = _passes(by_group).descriptor_gradient(by_group, ctx.lists, by_matches[order], by_ranked[order])
         return _unsort(ctx.collect(gradient), order), None, None, None
 
 
@@ -73,17 +75,17 @@ def fused_histograms(
 
     Args:
         descriptors: (M, d) unit vectors or relaxed bits, float32 or float64.
-        groups: (M,) integers.
+        groups: (M,) integers, on the descriptors' device or on the CPU, where they are then sorted.
         rows: the part of the sorted items that this process works on, all by default; then `collect`
             must put together the rows of all processes, in order.
 
     Returns:
         Two of (M, bins + 1).
     """
-    order = groups.argsort()
+    in_order, order = (part.to(descriptors.device, non_blocking=True) for part in groups.sort())
     if ignore is not None:
         ignore = IgnoreTable(ignore.labels[order], ignore.table)
     reach = 2.0 if kind == "real" else float(descriptors.shape[1])
-    lists = Lists(kind, bins, reach / bins, groups[order], ignore, range(len(groups)) if rows is None else rows)
+    lists = Lists(kind, bins, reach / bins, in_order, ignore, range(len(groups)) if rows is None else rows)
     matches, ranked = _histograms(descriptors, order, lists, collect)
     return matches, ranked

@@ -20,12 +20,10 @@ def check_batch(outputs: Tensor, groups: Tensor) -> None:
     if outputs.ndim != 2 or not outputs.is_floating_point():
         raise ValueError(f"outputs must be (M, d) floats, not {tuple(outputs.shape)} {outputs.dtype}")
     check_labels("groups", groups, len(outputs))
-    if not outputs.isfinite().all():
-        raise ValueError("the network's outputs are not all finite: training has diverged, or a patch was not finite")
 
 
 def check_matches(found: Tensor) -> None:
-    """Refuse a batch in which no bool says that there is a match."""
+    """Refuse a batch in which no bool says that there is a match. On a GPU this waits for the work before it."""
     if not found.any():
         raise ValueError("no patch of this batch has a match in it: sample whole groups of two or more")
 

@@ -58,17 +58,19 @@ class AveragePrecisionLoss(nn.Module):
         ignore: IgnoreTable | Tensor | None = None,
         pools: Tensor | None = None,
     ) -> Tensor:
-        """Compute the loss of a batch, a scalar.
+        """Compute the loss of a batch, a scalar; not a number where an output is not finite.
 
         Args:
             outputs: (M, d) raw activations of the network; normalisation or tanh happens here.
-            groups: (M,) integer group of each patch.
+            groups: (M,) integer group of each patch. Left on the CPU, they are checked there, and a GPU never
+                waits for the check.
             ignore: pairs to leave out of the lists, as an `IgnoreTable`; or, in batches small enough for
                 M x M tensors, as an (M, M) bool mask, whether query i ignores item j. Patches of one group
                 are never ignored.
             pools: (M,) integer pool of each query, such as its photo or sequence; by default all are one pool.
         """
         matches, ranked = self.histograms(outputs, groups, ignore)
+        self._require_a_match(groups, matches)
         loss = 1 - _mean_precision(matches, ranked)
         if self.pooled:
             if pools is not None:
@@ -89,17 +91,26 @@ class AveragePrecisionLoss(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The histograms h⁺ and h of every query, each (M, bins + 1)."""
         check_batch(outputs, groups)
-        descriptors = relaxed_descriptors(outputs, self.kind)
+        finite = outputs.isfinite().all()  # stays on the device, so that nobody waits for it
+        descriptors = relaxed_descriptors(torch.where(finite, outputs, 0), self.kind)
         bins = self.bins or (25 if self.kind == "real" else outputs.shape[1])
-        groups = groups.to(outputs.device, torch.int64)
+        groups = groups.to(torch.int64)
         if isinstance(ignore, Tensor):
             if ignore.shape != (len(groups), len(groups)) or ignore.dtype != torch.bool:
                 raise ValueError(f"an ignore mask must be (M, M) bool, not {tuple(ignore.shape)} {ignore.dtype}")
-            return dense_histograms(descriptors, groups, self.kind, bins, ignore.to(outputs.device))
-        if ignore is not None:
-            ignore.check(len(groups))
-            ignore = IgnoreTable(ignore.labels.to(outputs.device, torch.int64), ignore.table.to(outputs.device))
-        return self._fused(descriptors, groups, bins, ignore)
+            matches, ranked = dense_histograms(
+                descriptors, groups.to(outputs.device), self.kind, bins, ignore.to(outputs.device)
+            )
+        else:
+            if ignore is not None:
+                ignore.check(len(groups))
+                ignore = IgnoreTable(ignore.labels.to(outputs.device, torch.int64), ignore.table.to(outputs.device))
+            matches, ranked = self._fused(descriptors, groups, bins, ignore)
+        return matches, torch.where(finite, ranked, torch.nan)
+
+    def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (of all processes: below)
+        ordered = groups.sort().values
+        check_matches(ordered[1:] == ordered[:-1])
 
     def _fused(
         self, descriptors: Tensor, groups: Tensor, bins: int, ignore: IgnoreTable | None
@@ -112,7 +123,5 @@ def _has_match(matches: Tensor) -> Tensor:
 
 
 def _mean_precision(matches: Tensor, ranked: Tensor) -> Tensor:
-    """Mean AP of the lists that have a match."""
-    answerable = _has_match(matches)
-    check_matches(answerable)
-    return relaxed_average_precision(matches, ranked).sum() / answerable.sum()
+    """Mean AP of the lists that have a match; the others' is 0."""
+    return relaxed_average_precision(matches, ranked).sum() / _has_match(matches).sum()
