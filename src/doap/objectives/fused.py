@@ -10,23 +10,22 @@ On a CPU the result is deterministic. On a GPU it is on request, as everything i
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from doap.objectives import tiles
+from doap.objectives.average_precision import has_kernels
 from doap.objectives.lists import IgnoreTable, Kind, Lists
 
 
 def _passes(descriptors: Tensor) -> ModuleType:
-    """Where the two passes are: Triton kernels for float32 on an NVIDIA GPU, else plain PyTorch."""
-    if descriptors.is_cuda and descriptors.dtype == torch.float32 and torch.version.hip is None and find_spec("triton"):
-        return import_module("doap.objectives.triton_kernels")
-    return tiles
+    """Where the two passes are: in Triton kernels, or in plain PyTorch."""
+    return import_module("doap.objectives.triton_kernels") if has_kernels(descriptors) else tiles
 
 
 class _Histograms(torch.autograd.Function):
@@ -34,10 +33,10 @@ class _Histograms(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, descriptors: Tensor, order: Tensor, lists: Lists, collect: Callable[[Tensor], Tensor]
+        ctx: Any, descriptors: Tensor, order: Tensor | None, lists: Lists, collect: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Make the histograms; `order` sorts the items as `lists` has them."""
-        by_group = descriptors[order]
+        """Make the histograms; `order` sorts the items as `lists` has them, None if they are so already."""
+        by_group = _sort(descriptors, order)
         ctx.save_for_backward(by_group, order)
         ctx.lists, ctx.collect = lists, collect
         with torch.autocast(descriptors.device.type, enabled=False):
@@ -50,12 +49,33 @@ class _Histograms(torch.autograd.Function):
         """Turn the gradient of the histograms into that of the descriptors."""
         by_group, order = ctx.saved_tensors
         with torch.autocast(by_group.device.type, enabled=False):
-            gradient = _passes(by_group).descriptor_gradient(by_group, ctx.lists, by_matches[order], by_ranked[order])
+            by_matches, by_ranked = _sort(by_matches, order), _sort(by_ranked, order)
+            gradient = _passes(by_group).descriptor_gradient(by_group, ctx.lists, by_matches, by_ranked)
         return _unsort(ctx.collect(gradient), order), None, None, None
 
 
-def _unsort(rows: Tensor, order: Tensor) -> Tensor:
-    return torch.empty_like(rows).index_copy_(0, order, rows)
+def _sort(rows: Tensor, order: Tensor | None) -> Tensor:
+    return rows.contiguous() if order is None else rows[order]
+
+
+def _unsort(rows: Tensor, order: Tensor | None) -> Tensor:
+    return rows if order is None else torch.empty_like(rows).index_copy_(0, order, rows)
+
+
+def _order(groups: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Groups in ascending order, and the order that sorts them.
+
+    Only that equal ones sit together matters. Where they do already, and the CPU can tell without making a GPU
+    wait, they are numbered anew as they come, and nothing has to move.
+    """
+    if groups.device.type == "cpu":
+        changes = groups[1:] != groups[:-1]
+        first = groups[:1]
+        heads = torch.cat((first, groups[1:][changes])).sort().values
+        if (heads[1:] != heads[:-1]).all():
+            return F.pad(changes.cumsum(0), (1, 0)), None
+    in_order, order = groups.sort()
+    return in_order, order
 
 
 # A compiled caller runs it as it is: tiles and scatters leave a compiler nothing to join.
@@ -75,15 +95,17 @@ def fused_histograms(
 
     Args:
         descriptors: (M, d) unit vectors or relaxed bits, float32 or float64.
-        groups: (M,) integers, on the descriptors' device or on the CPU, where they are then sorted.
+        groups: (M,) integers, on the descriptors' device or, which spares a GPU the sorting, on the CPU.
         rows: the part of the sorted items that this process works on, all by default; then `collect`
             must put together the rows of all processes, in order.
 
     Returns:
         Two of (M, bins + 1).
     """
-    in_order, order = (part.to(descriptors.device, non_blocking=True) for part in groups.sort())
-    if ignore is not None:
+    in_order, order = _order(groups)
+    in_order = in_order.to(descriptors.device, non_blocking=True)
+    order = None if order is None else order.to(descriptors.device, non_blocking=True)
+    if ignore is not None and order is not None:
         ignore = IgnoreTable(ignore.labels[order], ignore.table)
     reach = 2.0 if kind == "real" else float(descriptors.shape[1])
     lists = Lists(kind, bins, reach / bins, in_order, ignore, range(len(groups)) if rows is None else rows)

@@ -37,6 +37,9 @@ def histograms(descriptors: Tensor, lists: Lists) -> tuple[Tensor, Tensor]:
     Returns:
         h⁺ and h, each (len(rows), bins + 1).
     """
+    if not descriptors.isfinite().all():  # such a distance lies in no bin: no histogram is a number
+        nothing = descriptors.new_full((len(lists.rows), lists.bins + 1), torch.nan)
+        return nothing, nothing.clone()
     # A column for each lower bin 0..b, and one for the pairs that are in no list.
     sums = descriptors.new_zeros(2, 2, len(lists.rows), lists.bins + 2)
     (match_counts, match_shares), (counts, shares) = sums
@@ -66,6 +69,8 @@ def descriptor_gradient(descriptors: Tensor, lists: Lists, by_matches: Tensor, b
     Returns:
         (len(rows), d). Up to a multiple of the descriptor itself for unit vectors: normalising drops it.
     """
+    if not descriptors.isfinite().all():
+        return torch.full_like(descriptors[lists.rows.start : lists.rows.stop], torch.nan)
     match_slope, slope = _slopes(by_matches, lists.width), _slopes(by_ranked, lists.width)
     gradient = descriptors.new_zeros(len(lists.rows), descriptors.shape[1])
     for tile in _tiles(lists, len(descriptors), _side(descriptors)):

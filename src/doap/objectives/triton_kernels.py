@@ -33,6 +33,15 @@ def _block(base, rows, columns, items, dimensions):
 
 
 @triton.jit
+def _split_kernel(values, high, low, count, SIZE: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    value = tl.load(values + place, mask=place < count, other=0.0)
+    upper = value.to(tl.bfloat16)
+    tl.store(high + place, upper, mask=place < count)
+    tl.store(low + place, (value - upper.to(tl.float32)).to(tl.bfloat16), mask=place < count)
+
+
+@triton.jit
 def _pairs(
     high, low, groups, labels, table, rows, columns, items, dimensions, table_size, half_reach, per_width, same,
     bins: tl.constexpr, REAL: tl.constexpr, IGNORE: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr,
@@ -162,7 +171,9 @@ def histograms(descriptors: Tensor, lists: Lists) -> tuple[Tensor, Tensor]:
         _histogram_kernel[lines, _splits(lines, len(descriptors), columns)](
             *tensors, sums[0], sums[1], *numbers, **constants, ONE=ONE, ROWS=rows, COLUMNS=columns, num_stages=1
         )
-    matches, ranked = sums.float().div_(ONE)
+    counts = sums.float().div_(ONE)
+    counts.add_(descriptors.sum(), alpha=0)  # what is not a number among the descriptors, whole numbers would hide
+    matches, ranked = counts
     return matches, ranked
 
 
@@ -194,8 +205,8 @@ def _splits(lines: int, items: int, columns: int) -> int:
 def _arguments(descriptors: Tensor, lists: Lists) -> tuple[list[Tensor], list[int | float], dict[str, int | bool]]:
     """What both kernels take: tensors, numbers, and what they are compiled for."""
     items, dimensions = descriptors.shape
-    high = descriptors.to(torch.bfloat16)
-    low = (descriptors - high).to(torch.bfloat16)
+    high, low = torch.empty(2, items, dimensions, dtype=torch.bfloat16, device=descriptors.device)
+    _split_kernel[_tiles(descriptors.numel(), 1024),](descriptors, high, low, descriptors.numel(), SIZE=1024)
     ignore = lists.ignore
     labels, table = (lists.groups, lists.groups) if ignore is None else (ignore.labels, ignore.table.to(torch.uint8))
     chunk = min(LARGEST_CHUNK, max(16, 1 << (dimensions - 1).bit_length()))
