@@ -16,7 +16,6 @@ distance of tanh-relaxed bits, in [0, bits], for binary ones.
 This file is the definition, over M x M tensors; `fused` computes the same histograms without them.
 """
 
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -25,15 +24,12 @@ from torch import Tensor
 
 from doap.objectives.lists import IgnoreTable, Kind
 
+TRITON = torch.version.hip is None and find_spec("triton") is not None
+
 
 def has_kernels(values: Tensor) -> bool:
     """Whether our Triton kernels do what is done to these values: not in float64, and on NVIDIA GPUs alone."""
-    return values.is_cuda and values.dtype != torch.float64 and _triton_is_here()
-
-
-@cache
-def _triton_is_here() -> bool:
-    return torch.version.hip is None and find_spec("triton") is not None
+    return TRITON and values.is_cuda and values.dtype != torch.float64
 
 
 def relaxed_descriptors(outputs: Tensor, kind: Kind) -> Tensor:

@@ -3,8 +3,8 @@
 Distances never leave the registers. Their inner products come from the tensor cores: a float32 descriptor is
 split into two bfloat16 parts, F = high + low + O(2⁻¹⁸), whose products are exact and summed in float32.
 
-First pass: a row's count in bin k is the sum of the kernel δ over a tile, for the bins that the tile's
-distances reach, and is added to the row's histogram as a whole number of 2⁻²⁴ths. Whole numbers do not care in
+First pass: a row's count in bin k is summed over a tile, for the bins that the tile's distances reach, and is
+added to the row's histogram as a whole number of 2⁻²⁴ths. Whole numbers do not care in
 which order they are added, so the result is the same every time. Second pass: a program owns its rows, and
 sums a part of the columns in a fixed order.
 """
@@ -86,15 +86,31 @@ def _may_match(groups, first_row, first_column, items, ROWS: tl.constexpr, COLUM
 
 
 @triton.jit
+def _ramp(position, k):
+    """(position - k) clamped to [0, 1], in one instruction."""
+    k = k.to(tl.float32) + tl.zeros_like(position)
+    return tl.inline_asm_elementwise(
+        "sub.sat.f32 $0, $1, $2;", "=f,f,f", [position, k], dtype=tl.float32, is_pure=True, pack=1
+    )  # fmt: skip
+
+
+@triton.jit
 def _count(histogram, position, chosen, rows, first_row, end_row, bins: tl.constexpr, ONE: tl.constexpr):
-    """Add the chosen pairs of a tile to the histograms of its rows."""
+    """Add the chosen pairs of a tile to the histograms of its rows.
+
+    δ(p, k) is the difference of two ramps, from k - 1 to k and from k to k + 1, and the second is the first of
+    the next bin: one ramp a pair and a bin.
+    """
     lowest = tl.min(tl.min(tl.where(chosen, position, bins), 1), 0).to(tl.int32)
-    position = tl.where(chosen, position, -2.0)  # reaches no bin
+    position = tl.where(chosen, position, -2.0)  # under every ramp
     highest = tl.minimum(tl.max(tl.max(position, 1), 0).to(tl.int32) + 1, bins)
     place = histogram + (rows - first_row).to(tl.int64) * (bins + 1)
+    above = tl.sum(chosen.to(tl.float32), axis=1)  # no pair is under the ramp that ends at the lowest
     for k in range(lowest, highest + 1):
-        count = tl.sum(tl.maximum(1.0 - tl.abs(position - k), 0.0), axis=1)
+        above_next = tl.sum(_ramp(position, k), axis=1)
+        count = above - above_next
         tl.atomic_add(place + k, (count * ONE).to(tl.int64), mask=(rows < end_row) & (count > 0), sem="relaxed")
+        above = above_next
 
 
 @triton.jit
