@@ -29,7 +29,7 @@ class L2Net(nn.Module):
             layers += [
                 nn.Conv2d(channels, factor * width, 3, stride=stride, padding=1, bias=False),
                 nn.BatchNorm2d(factor * width, affine=False),
-                nn.ReLU(),
+                nn.ReLU(inplace=True),
             ]
             channels = factor * width
         layers += [

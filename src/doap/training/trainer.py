@@ -23,6 +23,7 @@ from doap.objectives import AveragePrecisionLoss
 from doap.patches.patchset import PatchSet
 from doap.patches.sampling import GroupBatches
 from doap.training.checkpoint import load_checkpoint, save_checkpoint
+from doap.training.memory import keep_freed_memory
 from doap.training.recipe import Recipe, read_recipe
 
 CHECKPOINT_STEPS = 100
@@ -56,6 +57,8 @@ def train(
         DoapError: if the run folder holds another training, or the loss stops being a number.
     """
     about = _start_run(run, recipe, data, patches, device)
+    if device == "cpu":
+        keep_freed_memory()
     torch.manual_seed(recipe.seed)
     network = L2Net(recipe.dimensions, recipe.width, recipe.dropout).to(device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
