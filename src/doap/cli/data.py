@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from doap.cli.console import counting_bar, say
+from doap.cli.console import counting_bar, errors, say
 from doap.errors import DoapError
 from doap.patches.from_photos import build_from_photos
 from doap.patches.patchset import PatchSet
@@ -65,5 +65,6 @@ def info(
     say(f"  groups of {sizes.min()} to {sizes.max()} patches, {sizes.mean():.1f} on average")
     say(f"  extent {patches.extent:g}; labels: {', '.join(patches.labels) or 'none'}")
     if verify:
-        PatchSet.verify(path)
+        with errors.status("checking every byte"):
+            PatchSet.verify(path)
         say("  every checksum is right")

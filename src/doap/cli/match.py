@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, say
+from doap.cli.console import choose_device, errors, say
 from doap.evaluation.figures import draw_matches
 from doap.features import Features, Matches, detect_and_describe
 from doap.features import match as match_features
@@ -46,8 +46,9 @@ def match(
     """
     descriptor = load(model, choose_device(device))
     images = read_grey(first), read_grey(second)
-    features = [detect_and_describe(path, descriptor, max_keypoints) for path in (first, second)]
-    found = match_features(features[0], features[1], geometry.value, threshold)
+    with errors.status("detecting, describing, matching"):
+        features = [detect_and_describe(path, descriptor, max_keypoints) for path in (first, second)]
+        found = match_features(features[0], features[1], geometry.value, threshold)
     kept = found.indices[found.inliers]
     points = features[0].keypoints[kept[:, 0]], features[1].keypoints[kept[:, 1]]
     inliers = len(kept)

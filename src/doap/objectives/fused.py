@@ -4,8 +4,9 @@ One pass over tiles of pairs makes the histograms; backward visits the tiles aga
 distances, to turn the gradient of the histograms into that of the descriptors. Everything between, AP and
 whatever else is made of the histograms, is ordinary autograd on (M, b + 1) tensors.
 
-On a CPU the result is deterministic. On a GPU it is on request, as everything in PyTorch: by
-`torch.use_deterministic_algorithms(True)`, with CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment.
+The two passes are `triton_kernels` on an NVIDIA GPU, in float32, and `tiles` elsewhere. Both are deterministic,
+`tiles` on a GPU on request, as everything in PyTorch: by `torch.use_deterministic_algorithms(True)`, with
+CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment.
 """
 
 from collections.abc import Callable
