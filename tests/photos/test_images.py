@@ -77,7 +77,7 @@ def truncated_jpeg() -> bytes:
         (b"these are words", "not a picture"),
         (b"", "not a picture"),
         (truncated_jpeg(), "cannot be read"),
-        (huge_png(), "cannot be read|over 400,000,000 pixels"),
+        (huge_png(), "too large to be read safely"),
     ],
     ids=["text", "empty", "truncated", "huge"],
 )

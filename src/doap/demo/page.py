@@ -84,7 +84,8 @@ network as initialised. "rank" is that of the first right one.</figcaption></fig
 
 <h2>The training</h2>
 <figure><img src="loss.png" alt="loss against step"><figcaption>
-1 - relaxed AP, every patch of a batch a query that ranks all others.</figcaption></figure>
+1 - AP, every patch of a batch a query that ranks all others, plus 1 - AP of the one list that holds the pairs of all
+queries: relaxed, so that it has a gradient.</figcaption></figure>
 <p>{html.escape(repr(study.patches))}, cut around DoG keypoints of {len(photos.TRAINING)} photos
 ({_names(photos.TRAINING)}). L2Net with a first layer of {real.width} channels: narrower than the paper's 32, so that
 this takes minutes on a CPU. Lists of {real.list_size:,}, {real.epochs} epochs, SGD; {real.dimensions} dimensions (real)

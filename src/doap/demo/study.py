@@ -27,8 +27,8 @@ from doap.training.trainer import train
 
 # A quarter of the paper's width, so that both trainings take minutes on two cores.
 RECIPES = {
-    "doap-demo-128": Recipe(kind="real", dimensions=128, width=8, learning_rate=1.0, epochs=6),
-    "doap-demo-256b": Recipe(kind="binary", dimensions=256, bins=32, width=8, learning_rate=1.0, epochs=6),
+    "doap-demo-128": Recipe(kind="real", dimensions=128, pooled=1.0, width=8, learning_rate=1.0, epochs=6),
+    "doap-demo-256b": Recipe(kind="binary", dimensions=256, bins=32, pooled=1.0, width=8, learning_rate=1.0, epochs=6),
 }
 DATA = f"embedded in scikit-image and scikit-learn: {', '.join(path.name for path in photos.TRAINING)}"
 POINTS = 1200

@@ -56,13 +56,13 @@ def draw_matches(
 
 
 def draw_losses(losses: Mapping[str, Sequence[float]], path: Path) -> None:
-    """Loss (1 - relaxed AP) against step, a curve a training."""
+    """Loss against step, a curve a training."""
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
     for name, values in losses.items():
         axes.plot(np.arange(1, len(values) + 1), values, label=name, linewidth=1.2)
     axes.set_xlabel("step")
-    axes.set_ylabel("1 - relaxed AP")
+    axes.set_ylabel("loss")
     axes.set_ylim(0, None)
     axes.grid(alpha=0.3)
     axes.legend()

@@ -13,9 +13,6 @@ Grey = NDArray[np.uint8]
 
 PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm"})
 
-# Larger pictures are refused before they are decoded: a few bytes can claim any size.
-MAX_PIXELS = 400_000_000
-
 
 def read_grey(path: Path | str) -> Grey:
     """Read a picture as (H, W) uint8 luma, upright.
@@ -29,12 +26,8 @@ def read_grey(path: Path | str) -> Grey:
     path = Path(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit follows
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but under the limit
             with Image.open(path) as picture:
-                if picture.width * picture.height > MAX_PIXELS:
-                    raise DoapError(
-                        f"{path}: {picture.width}x{picture.height} is over {MAX_PIXELS:,} pixels; scale it down"
-                    )
                 return to_grey(ImageOps.exif_transpose(picture))
     except FileNotFoundError as fault:
         raise DoapError(f"{path}: no such file") from fault
@@ -42,7 +35,9 @@ def read_grey(path: Path | str) -> Grey:
         raise DoapError(f"{path}: is a folder, not a picture") from fault
     except UnidentifiedImageError as fault:
         raise DoapError(f"{path}: not a picture in a format that can be read") from fault
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:
+    except Image.DecompressionBombError as fault:  # raised before decoding: a few bytes can claim any size
+        raise DoapError(f"{path}: too large to be read safely ({fault})") from fault
+    except (OSError, ValueError, SyntaxError) as fault:
         raise DoapError(f"{path}: cannot be read as a picture ({fault})") from fault
 
 

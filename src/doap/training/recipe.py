@@ -21,6 +21,7 @@ class Recipe(BaseModel):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     list_size: int = Field(default=1024, ge=2, description="M, patches a batch")
     bins: int | None = Field(default=None, ge=1, description="b; by default 25 for real, one a bit for binary")
+    pooled: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
     epochs: int = Field(default=100, gt=0)
     learning_rate: float = Field(default=0.1, gt=0, description="at M = 1,024; scaled linearly with M, decays to 0")
     momentum: float = Field(default=0.9, ge=0, lt=1)

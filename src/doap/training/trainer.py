@@ -62,7 +62,7 @@ def train(
     torch.manual_seed(recipe.seed)
     network = L2Net(recipe.dimensions, recipe.width, recipe.dropout).to(device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
-    objective = AveragePrecisionLoss(recipe.kind, recipe.bins)
+    objective = AveragePrecisionLoss(recipe.kind, recipe.bins, recipe.pooled)
     optimiser = torch.optim.SGD(
         network.parameters(), recipe.initial_rate(), recipe.momentum, weight_decay=recipe.weight_decay
     )
