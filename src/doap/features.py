@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from doap.objectives import Kind
 from doap.photos.extract import extract_patches
 from doap.photos.frames import Frames, detect_dog
 from doap.photos.images import Grey, read_grey, to_grey
+
+ImageLike = str | Path | NDArray[np.uint8] | Image.Image
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class PatchDescriber:
         return describe(patches, self.model)
 
 
-def detect_and_describe(image: Any, model: Descriptor, max_keypoints: int | None = 2000) -> Features:
+def detect_and_describe(image: ImageLike, model: Descriptor, max_keypoints: int | None = 2000) -> Features:
     """Find keypoints (DoG) in an image and describe them.
 
     Args:
@@ -162,7 +164,7 @@ def match(first: Features, second: Features, geometry: Geometry = "fundamental",
     return Matches(indices, distances, found.inliers, found.matrix)
 
 
-def _open(image: Any) -> tuple[str, Grey]:
+def _open(image: ImageLike) -> tuple[str, Grey]:
     if isinstance(image, str | Path):
         return str(image), read_grey(image)
     if isinstance(image, Image.Image):

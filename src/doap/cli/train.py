@@ -1,6 +1,5 @@
 """`doap train`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,8 @@ from doap.cli.console import choose_device, say, training_bar
 from doap.errors import DoapError
 from doap.evaluation.figures import draw_losses
 from doap.patches.patchset import PatchSet
-from doap.training.recipe import Recipe, read_recipe
-from doap.training.trainer import read_losses
+from doap.training.recipe import read_recipe
+from doap.training.trainer import read_losses, read_run
 from doap.training.trainer import train as train_descriptor
 
 EXAMPLE = "Example: doap train recipes/photos-real.yaml --data sets/mine -o runs/mine --set epochs=5"
@@ -33,7 +32,7 @@ def train(
     if resume:
         if recipe or data or output or settings:
             raise DoapError("--resume takes recipe, data and folder from the run: give nothing else with it")
-        run, chosen, source = _unfinished(resume)
+        run, source, chosen = resume, Path(read_run(resume)["data"]), read_recipe(resume / "recipe.yaml")
     elif recipe and data and output:
         run, chosen, source = output, read_recipe(recipe, settings), data
         if run.exists():
@@ -57,11 +56,3 @@ def train(
     draw_losses({run.name: losses}, run / "loss.png")
     say(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}")
     say(f"weights in {run / 'weights.safetensors'}")
-
-
-def _unfinished(run: Path) -> tuple[Path, Recipe, Path]:
-    try:
-        about = json.loads((run / "run.json").read_text(encoding="utf-8"))
-        return run, read_recipe(run / "recipe.yaml"), Path(about["data"])
-    except (OSError, ValueError, KeyError, TypeError) as fault:
-        raise DoapError(f"{run}: not the folder of a run") from fault

@@ -9,6 +9,7 @@ import json
 import platform
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,9 +101,9 @@ def train(
     return descriptor.eval()
 
 
-def _start_run(run: Path, recipe: Recipe, data: str, patches: PatchSet, device: str) -> dict[str, object]:
+def _start_run(run: Path, recipe: Recipe, data: str, patches: PatchSet, device: str) -> dict[str, Any]:
     """Make the run folder, or check that the one there is of the same training."""
-    about: dict[str, object] = {
+    about: dict[str, Any] = {
         "data": data,
         "patches": repr(patches),
         "device": device,
@@ -122,11 +123,20 @@ def _start_run(run: Path, recipe: Recipe, data: str, patches: PatchSet, device: 
         raise DoapError(f"{run}: exists and is not the folder of a run; choose another")
     elif read_recipe(run / "recipe.yaml") != recipe:
         raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
-    elif json.loads((run / "run.json").read_text())["patches"] != repr(patches):
+    elif read_run(run)["patches"] != repr(patches):
         raise DoapError(f"{run}: holds a run on another patch set; choose another folder")
     elif (run / "weights.safetensors").exists():
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
     return about
+
+
+def read_run(run: Path) -> dict[str, Any]:
+    """What run.json says: data, patches, device, threads, versions."""
+    try:
+        about: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        return {**about, "data": str(about["data"]), "patches": str(about["patches"])}
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        raise DoapError(f"{run}: not the folder of a run") from fault
 
 
 class _Log:
