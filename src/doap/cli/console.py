@@ -11,6 +11,7 @@ from doap.errors import DoapError
 
 console = Console()
 errors = Console(stderr=True)
+_bars = errors if errors.is_terminal else Console(quiet=True)  # a log has no use for a bar
 
 
 def say(line: str, style: str = "") -> None:
@@ -30,9 +31,8 @@ def counting_bar() -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=errors,
+        console=_bars,
         transient=True,
-        disable=not errors.is_terminal,
     )
 
 
@@ -45,9 +45,8 @@ def training_bar() -> Progress:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        console=errors,
+        console=_bars,
         transient=True,
-        disable=not errors.is_terminal,
     )
 
 
