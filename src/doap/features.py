@@ -75,6 +75,11 @@ class Matches:
     def __len__(self) -> int:
         return len(self.indices)
 
+    def verified_points(self, first: Features, second: Features) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The inliers' places (x, y) in the first and in the second image, each (K, 2)."""
+        kept = self.indices[self.inliers]
+        return first.keypoints[kept[:, 0]], second.keypoints[kept[:, 1]]
+
 
 class FrameDescriber(Protocol):
     """Anything that describes the frames of an image: learned, or handcrafted."""
@@ -113,13 +118,16 @@ class PatchDescriber:
         return describe(patches, self.model)
 
 
-def detect_and_describe(image: ImageLike, model: Descriptor, max_keypoints: int | None = 2000) -> Features:
+def detect_and_describe(
+    image: ImageLike, model: Descriptor, max_keypoints: int | None = 2000, name: str = "image"
+) -> Features:
     """Find keypoints (DoG) in an image and describe them.
 
     Args:
         image: a path; or an array, (H, W) grey or (H, W, 3) RGB uint8; or a PIL image.
         model: from `doap.load`.
         max_keypoints: keep the strongest; None keeps all.
+        name: what to call an image without a path if it is at fault.
 
     Raises:
         DoapError: if the image cannot be read or has no keypoint.
@@ -130,7 +138,9 @@ def detect_and_describe(image: ImageLike, model: Descriptor, max_keypoints: int 
         >>> features.descriptors.shape
         (500, 128)
     """
-    name, grey = _open(image)
+    if isinstance(image, str | Path):
+        name = str(image)
+    grey = _open(image)
     frames = detect_dog(grey, max_keypoints)
     if not len(frames):
         raise DoapError(f"{name}: no keypoint found in {grey.shape[1]}x{grey.shape[0]} pixels; is it flat or tiny?")
@@ -164,12 +174,12 @@ def match(first: Features, second: Features, geometry: Geometry = "fundamental",
     return Matches(indices, distances, found.inliers, found.matrix)
 
 
-def _open(image: ImageLike) -> tuple[str, Grey]:
+def _open(image: ImageLike) -> Grey:
     if isinstance(image, str | Path):
-        return str(image), read_grey(image)
+        return read_grey(image)
     if isinstance(image, Image.Image):
-        return "image", to_grey(image)
+        return to_grey(image)
     array = np.asarray(image)
     if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
         raise DoapError(f"an image is (H, W), (H, W, 3) or (H, W, 4) uint8, not {array.shape} {array.dtype}")
-    return "image", to_grey(Image.fromarray(array))
+    return to_grey(Image.fromarray(array))

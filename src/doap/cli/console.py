@@ -8,6 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from doap.errors import DoapError
+from doap.photos.views import LEVELS, measured_overlap
 
 console = Console()
 errors = Console(stderr=True)
@@ -17,6 +18,12 @@ _bars = errors if errors.is_terminal else Console(quiet=True)  # a log has no us
 def say(line: str, style: str = "") -> None:
     """Print a line as it is: no markup, and never broken, so that paths and numbers can be searched for."""
     console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_overlaps() -> None:
+    """Say how much the jittered views of each level keep of a frame."""
+    for level in LEVELS:
+        say(f"{level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
 
 
 def complain(line: str) -> None:

@@ -7,12 +7,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from doap.cli.console import counting_bar, errors, say
+from doap.cli.console import counting_bar, errors, say, say_overlaps
 from doap.errors import DoapError
 from doap.patches.from_photos import build_from_photos
 from doap.patches.patchset import PatchSet
+from doap.patches.writer import DEFAULT_EXTENT
 from doap.photos.images import Grey, find_photos, read_grey
-from doap.photos.views import LEVELS, measured_overlap
 
 app = typer.Typer(no_args_is_help=True, help="Make patch sets and look at them.")
 
@@ -22,7 +22,7 @@ def build(
     photos: Annotated[list[Path], typer.Argument(metavar="PHOTOS…", help="Pictures, or folders of them.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The patch set to make, a folder.")],
     points: Annotated[int, typer.Option(min=1, help="Groups a photo at most, its strongest keypoints.")] = 1200,
-    extent: Annotated[float, typer.Option(min=0.1, help="Half the patch's side in keypoint scales.")] = 12,
+    extent: Annotated[float, typer.Option(min=0.1, help="Half the patch's side in keypoint scales.")] = DEFAULT_EXTENT,
     seed: Annotated[int, typer.Option(min=0, help="Fixes the views.")] = 0,
 ) -> None:
     """Make a patch set from photos: each keypoint seen plainly and under three jittered views.
@@ -47,8 +47,7 @@ def build(
             raise DoapError("; ".join([*faults, str(fault)])) from fault
     faults += [f"{name}: no keypoint found" for name in empty]
     say(f"{PatchSet.open(output)} in {output}")
-    for level in LEVELS:
-        say(f"  {level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
+    say_overlaps()
     for line in faults:
         say(f"left out: {line}", style="yellow")
 

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import console, say, score_table, training_bar
+from doap.cli.console import console, say, say_overlaps, score_table, training_bar
 from doap.demo.page import verdict, write_page
 from doap.demo.study import Progress, run_study
 from doap.evaluation.warped import summarise
-from doap.photos.views import LEVELS, measured_overlap
 
 EXAMPLE = "Example: doap demo -o out/demo"
 
@@ -34,8 +33,7 @@ def demo(
             bar.reset(task, description=step, loss=float("nan"))
 
         study = run_study(output, Progress(begin, lambda done, loss: bar.update(task, completed=done, loss=loss)))
-    for level in LEVELS:
-        say(f"{level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
+    say_overlaps()
     page = write_page(study, output, time.monotonic() - start)
     console.print(score_table(summarise(study.scores)))
     say(verdict(study))

@@ -8,7 +8,7 @@ import typer
 from doap.cli.console import choose_device, counting_bar, say
 from doap.errors import DoapError
 from doap.features import detect_and_describe
-from doap.networks.registry import load
+from doap.networks.registry import DEFAULT_MODEL, load
 from doap.photos.images import find_photos
 
 EXAMPLE = "Example: doap describe photos/ -o features/ --model doap-demo-256b"
@@ -17,7 +17,7 @@ EXAMPLE = "Example: doap describe photos/ -o features/ --model doap-demo-256b"
 def describe(
     pictures: Annotated[list[Path], typer.Argument(metavar="PICTURES…", help="Pictures, or folders of them.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for one NAME.EXT.npz a picture.")],
-    model: Annotated[str, typer.Option(help="A shipped model, or the path of a .safetensors file.")] = "doap-demo-128",
+    model: Annotated[str, typer.Option(help="A shipped model, or the path of a .safetensors file.")] = DEFAULT_MODEL,
     max_keypoints: Annotated[int, typer.Option(min=1, help="Strongest keypoints to keep of each picture.")] = 2000,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
 ) -> None:

@@ -16,7 +16,7 @@ from doap.evaluation.figures import draw_bars
 from doap.files import write_text
 from doap.photos.images import find_photos, read_grey
 
-app = typer.Typer(no_args_is_help=True, help="Judge descriptors: all of them in one run, on the same keypoints.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()

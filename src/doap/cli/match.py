@@ -12,7 +12,7 @@ from doap.evaluation.figures import draw_matches
 from doap.features import Features, Matches, detect_and_describe
 from doap.features import match as match_features
 from doap.files import write_text
-from doap.networks.registry import load
+from doap.networks.registry import DEFAULT_MODEL, load
 from doap.photos.images import read_grey
 
 EXAMPLE = "Example: doap match left.jpg right.jpg -o matches.png --json matches.json"
@@ -32,7 +32,7 @@ def match(
         "matches.png"
     ),
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write points and geometry here.")] = None,
-    model: Annotated[str, typer.Option(help="A shipped model, or the path of a .safetensors file.")] = "doap-demo-128",
+    model: Annotated[str, typer.Option(help="A shipped model, or the path of a .safetensors file.")] = DEFAULT_MODEL,
     geometry: Annotated[
         Shared, typer.Option(help="fundamental: any scene; homography: a plane or a turning camera.")
     ] = Shared.fundamental,
@@ -47,11 +47,13 @@ def match(
     descriptor = load(model, choose_device(device))
     images = read_grey(first), read_grey(second)
     with errors.status("detecting, describing, matching"):
-        features = [detect_and_describe(path, descriptor, max_keypoints) for path in (first, second)]
+        features = [
+            detect_and_describe(image, descriptor, max_keypoints, str(path))
+            for image, path in zip(images, (first, second), strict=True)
+        ]
         found = match_features(features[0], features[1], geometry.value, threshold)
-    kept = found.indices[found.inliers]
-    points = features[0].keypoints[kept[:, 0]], features[1].keypoints[kept[:, 1]]
-    inliers = len(kept)
+    points = found.verified_points(features[0], features[1])
+    inliers = len(points[0])
     title = f"{inliers} verified of {len(found)} mutual matches ({descriptor.name}, {geometry.value})"
     draw_matches(*images, *points, title, output)
     if json_file:

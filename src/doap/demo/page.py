@@ -120,11 +120,9 @@ def _some_groups(study: Study, count: int = 6) -> np.ndarray[tuple[int, ...], np
 
 
 def _draw_stereo(study: Study, path: Path) -> None:
-    found = study.stereo_matches
-    kept = found.indices[found.inliers]
-    points = [f.keypoints[kept[:, side]] for side, f in enumerate(study.stereo_features)]
-    title = f"{len(kept)} verified of {len(found)} mutual matches ({study.stereo_features[0].model})"
-    figures.draw_matches(*study.stereo, points[0], points[1], title, path)
+    points = study.stereo_matches.verified_points(*study.stereo_features)
+    counts = f"{len(points[0])} verified of {len(study.stereo_matches)} mutual matches"
+    figures.draw_matches(*study.stereo, *points, f"{counts} ({study.stereo_features[0].model})", path)
 
 
 def _weights(study: Study) -> str:

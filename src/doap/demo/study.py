@@ -43,6 +43,17 @@ class Progress:
     begin: Callable[[str], None]
     so_far: Callable[[float, float], None]
 
+    def counting(self, total: int) -> Callable[..., None]:
+        """What to call after each of `total` pieces of work, with any arguments."""
+        done = 0
+
+        def count(*_: object) -> None:
+            nonlocal done
+            done += 1
+            self.so_far(done / total, float("nan"))
+
+        return count
+
 
 @dataclass(frozen=True)
 class Example:
@@ -72,7 +83,7 @@ def run_study(folder: Path, progress: Progress) -> Study:
     for old in (folder / "patches", *runs.values()):
         shutil.rmtree(old, ignore_errors=True)
     patches = _cut(folder / "patches", progress)
-    untrained = {f"{name} untrained": _untrained(recipe, patches) for name, recipe in RECIPES.items()}
+    untrained = {name: _untrained(name, recipe, patches) for name, recipe in RECIPES.items()}
     trained = {}
     for name, recipe in RECIPES.items():
         progress.begin(f"training {name} ({recipe.kind})")
@@ -83,25 +94,19 @@ def run_study(folder: Path, progress: Progress) -> Study:
     real = next(iter(RECIPES))
     stereo = read_grey(photos.STEREO[0]), read_grey(photos.STEREO[1])
     features = detect_and_describe(stereo[0], trained[real]), detect_and_describe(stereo[1], trained[real])
-    before_after = {"before": untrained[f"{real} untrained"], "after": trained[real]}
+    before_after = {"before": untrained[real], "after": trained[real]}
     example = _rank(pairs[0], before_after)
     return Study(patches, runs, scores, pairs, example, stereo, features, match(*features))
 
 
 def _cut(path: Path, progress: Progress) -> PatchSet:
     progress.begin("cutting patches from photos")
-    done = 0
-
-    def count(_name: str) -> None:
-        nonlocal done
-        done += 1
-        progress.so_far(done / len(photos.TRAINING), float("nan"))
-
+    count = progress.counting(len(photos.TRAINING))
     build_from_photos(photos.read(photos.TRAINING), path, POINTS, progress=count)
     return PatchSet.open(path)
 
 
-def _untrained(recipe: Recipe, patches: PatchSet) -> Descriptor:
+def _untrained(name: str, recipe: Recipe, patches: PatchSet) -> Descriptor:
     """The network as training finds it, its batch normalisation set by one pass over training patches.
 
     Without that pass the activations of a new network are hardly normalised, and it would look worse than it is.
@@ -114,7 +119,6 @@ def _untrained(recipe: Recipe, patches: PatchSet) -> Descriptor:
     with torch.no_grad():
         sample = np.random.default_rng(recipe.seed).choice(len(patches), recipe.list_size, replace=False)
         network(to_input(torch.from_numpy(patches.take(sample))))
-    name = next(name for name, known in RECIPES.items() if known == recipe)
     return Descriptor(network.eval(), recipe.kind, patches.extent, f"{name} untrained")
 
 
@@ -127,14 +131,7 @@ def _judge(models: list[Descriptor], progress: Progress) -> tuple[list[Pair], li
     ]
     describers: list[FrameDescriber] = [PatchDescriber(model) for model in models]
     describers += [Sift(), Sift(root=True)]
-    done = 0
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        progress.so_far(done / (len(pairs) * len(describers)), float("nan"))
-
-    return pairs, warped.evaluate(pairs, describers, count)
+    return pairs, warped.evaluate(pairs, describers, progress.counting(len(pairs) * len(describers)))
 
 
 def _about(name: str, scores: list[Score]) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from doap.errors import DoapError
 from doap.files import atomic_file, write_text
@@ -20,6 +20,7 @@ from doap.networks.descriptor import Descriptor
 from doap.networks.l2net import L2Net
 from doap.objectives import Kind
 
+DEFAULT_MODEL = "doap-demo-128"
 SHIPPED = Path(__file__).parent.parent / "weights"
 
 
@@ -67,10 +68,11 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
     """
     path = _find(str(name_or_path))
     card = read_card(path)
-    if hashlib.sha256(path.read_bytes()).hexdigest() != card.sha256:
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != card.sha256:
         raise DoapError(f"{path}: differs from what its card {path.with_suffix('.json').name} describes; get it again")
     try:
-        weights = load_file(path)
+        weights = safetensors.torch.load(content)
     except SafetensorError as fault:
         raise DoapError(f"{path}: not a safetensors file ({fault})") from fault
     descriptor = Descriptor(L2Net(card.dimensions, card.width), card.kind, card.extent, card.name)
@@ -97,16 +99,16 @@ def read_card(weights: Path) -> Card:
 def save(descriptor: Descriptor, path: Path, licence: str = "", about: dict[str, Any] | None = None) -> None:
     """Write a model's weights to `path` (.safetensors) and its card beside it, weights first."""
     tensors = {name: value.contiguous().cpu() for name, value in descriptor.network.state_dict().items()}
+    content = safetensors.torch.save(tensors)
     with atomic_file(path) as temporary:
-        save_file(tensors, temporary)
-        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+        temporary.write_bytes(content)
     card = Card(
         name=descriptor.name,
         kind=descriptor.kind,
         dimensions=descriptor.network.dimensions,
         width=descriptor.network.width,
         extent=descriptor.extent,
-        sha256=digest,
+        sha256=hashlib.sha256(content).hexdigest(),
         licence=licence,
         about=about or {},
     )

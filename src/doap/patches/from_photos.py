@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from doap.errors import DoapError
-from doap.patches.writer import write_patch_set
+from doap.patches.writer import DEFAULT_EXTENT, write_patch_set
 from doap.photos.extract import Pyramid, extract_patches
 from doap.photos.frames import detect_dog
 from doap.photos.images import Grey
@@ -20,7 +20,7 @@ def build_from_photos(
     photos: Iterable[tuple[str, Grey]],
     path: Path,
     points: int,
-    extent: float = 12.0,
+    extent: float = DEFAULT_EXTENT,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _name: None,
 ) -> list[str]:

@@ -14,6 +14,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.errors import DoapError
-from doap.patches.writer import BLOCK_BYTES, FORMAT, write_patch_set
+from doap.patches.writer import BLOCK_BYTES, DEFAULT_EXTENT, FORMAT, write_patch_set
 
 Ids = NDArray[np.int64]
 
@@ -57,7 +58,7 @@ class PatchSet:
         sequences: Sequence[int] | Ids | None = None,
         labels: Mapping[str, Sequence[int] | Ids] | None = None,
         sequence_names: Sequence[str] = (),
-        extent: float = 12.0,
+        extent: float = DEFAULT_EXTENT,
     ) -> None:
         self.extent = extent
         self.shards = list(shards)
@@ -205,7 +206,7 @@ def _read_ids(folder: Path, name: str, about: dict[str, Any]) -> NDArray[Any]:
     file = folder / f"{name}.npy"
     try:
         content = file.read_bytes()
-        array: NDArray[Any] = np.load(file, allow_pickle=False)
+        array: NDArray[Any] = np.load(BytesIO(content), allow_pickle=False)
     except OSError as fault:
         raise DoapError(f"{file}: cannot be read ({fault.strerror or 'not an array file'})") from fault
     except (ValueError, EOFError) as fault:

@@ -15,11 +15,12 @@ from doap.files import atomic_folder
 FORMAT = "doap patch set 1"
 SHARD_BYTES = 64 << 20
 BLOCK_BYTES = 1 << 20
+DEFAULT_EXTENT = 12.0  # patches 12 keypoint sizes wide
 
 
 @contextmanager
 def write_patch_set(
-    path: Path, size: int, sequence_names: Sequence[str] = (), extent: float = 12.0
+    path: Path, size: int, sequence_names: Sequence[str] = (), extent: float = DEFAULT_EXTENT
 ) -> Iterator["PatchSetWriter"]:
     """Append patches batch by batch; on leaving the `with` block the set appears at `path`, whole.
 

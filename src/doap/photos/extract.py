@@ -79,9 +79,12 @@ def extract_patches(
 
 def affine_points(frames: Tensor, size: int, extent: float) -> tuple[Tensor, Tensor]:
     """Where to read the picture for (N, 2, 3) frames: (N, s, s, 2) points and (N,) pixel spacings."""
-    unit = patch_grid(size, frames.device)
-    points = extent * (unit @ frames[:, None, :, :2].transpose(-1, -2)) + frames[:, None, None, :, 2]
-    return points, pixel_spacing(frames, size, extent)
+    return place_points(patch_grid(size, frames.device), frames, extent), pixel_spacing(frames, size, extent)
+
+
+def place_points(unit: Tensor, frames: Tensor, extent: float) -> Tensor:
+    """Where points of a patch, (s, s, 2) or (N, s, s, 2) in its own coordinates, lie in the picture: (N, s, s, 2)."""
+    return extent * (unit @ frames[:, None, :, :2].transpose(-1, -2)) + frames[:, None, None, :, 2]
 
 
 def pixel_spacing(frames: Tensor, size: int, extent: float) -> Tensor:

@@ -7,13 +7,14 @@ disturbed self by about 0.85 (easy), 0.72 (hard) and 0.60 (tough) on average.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from doap.photos.extract import Pyramid as Pyramid
-from doap.photos.extract import average_samples, patch_grid, pixel_spacing, to_bytes
+from doap.photos.extract import Pyramid, average_samples, patch_grid, pixel_spacing, place_points, to_bytes
 from doap.photos.frames import Frames, overlap
 
 
@@ -101,6 +102,7 @@ def disturb_light(values: Tensor, strength: Level, random: torch.Generator) -> T
     return values + normal(height, width) * uniform(1, 1) * strength.noise
 
 
+@cache
 def measured_overlap(level: str, samples: int = 4000, seed: int = 0) -> float:
     """Mean overlap of a frame with its disturbed self at a level, measured over random views."""
     plain = torch.eye(2, 3).expand(samples, 2, 3)
@@ -113,7 +115,7 @@ def _tilt(frames: Tensor, strength: Level, size: int, extent: float, random: tor
     tilt = torch.randn(len(frames), 1, 1, 2, generator=random, device=frames.device) * strength.perspective
     unit = patch_grid(size, frames.device)
     depth = 1 + (tilt * unit).sum(-1, keepdim=True).clamp(min=-0.5)
-    return extent * (unit / depth @ frames[:, None, :, :2].transpose(-1, -2)) + frames[:, None, None, :, 2]
+    return place_points(unit / depth, frames, extent)
 
 
 def _rotations(angles: Tensor) -> Tensor:
@@ -129,7 +131,7 @@ def _blur(values: Tensor, sigma: Tensor) -> Tensor:
     taps = taps / taps.sum(1, keepdim=True)
     for axis in (1, 2):
         pad = (0, 0, reach, reach) if axis == 1 else (reach, reach, 0, 0)
-        padded = torch.nn.functional.pad(values[:, None], pad, mode="replicate")[:, 0]
+        padded = F.pad(values[:, None], pad, mode="replicate")[:, 0]
         values = sum(
             (taps[:, k, None, None] * padded.narrow(axis, k, values.shape[axis]) for k in range(2 * reach + 1)),
             start=torch.zeros_like(values),
