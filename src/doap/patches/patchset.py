@@ -6,15 +6,14 @@ On disk a patch set is a folder:
     patches-00000.npy …    uint8 (n, S, S), shards of at most 64 MiB
     groups.npy             int64 (N,): patches of one group show the same 3D point
     sequences.npy          int64 (N,): groups of one scene
-    label-NAME.npy         int64 (N,): optional, for example view or difficulty
+    overlaps.npy           int64 (P, 2): groups that overlap in a photo, never each other's negatives
+    frames.npy             float32 (N, 2, 3): optional, where in its photo each patch was cut
+    label-NAME.npy         int64 (N,): optional, for example photo, source, view or difficulty
     checksums.npy          uint32: the CRC-32 of every MiB of the shards, in order
 """
 
-import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.errors import DoapError
-from doap.patches.writer import BLOCK_BYTES, DEFAULT_EXTENT, FORMAT, write_patch_set
-
-Ids = NDArray[np.int64]
+from doap.patches.grouping import Grouping, Ids
+from doap.patches.storage import damaged_manifest, read_array, read_manifest
+from doap.patches.writer import BLOCK_BYTES, DEFAULT_EXTENT, KIND, write_patch_set
 
 # Opening checks this many blocks, evenly spread: all of a set of up to 128 MiB, a sample of a larger one.
 BLOCKS_CHECKED_ON_OPEN = 128
 
 
-class PatchSet:
+class PatchSet(Grouping):
     """Patches with the group and the sequence of each.
 
     Args:
@@ -40,6 +39,9 @@ class PatchSet:
         labels: further (N,) integers by name.
         sequence_names: what the sequence ids mean: name of sequence i at place i, if they have names.
         extent: half the side of a patch in units of its frame's scale: how the patches were cut.
+        overlaps: see `Grouping`.
+        frames: (N, 2, 3) float32, where in its photo each patch was cut, where that is known.
+        photo_names: what the label "photo" means: name of photo i at place i.
 
     Example:
         >>> import numpy as np, tempfile, pathlib
@@ -59,64 +61,42 @@ class PatchSet:
         labels: Mapping[str, Sequence[int] | Ids] | None = None,
         sequence_names: Sequence[str] = (),
         extent: float = DEFAULT_EXTENT,
+        overlaps: Ids | None = None,
+        frames: NDArray[np.float32] | None = None,
+        photo_names: Sequence[str] = (),
     ) -> None:
         self.extent = extent
         self.shards = list(shards)
-        self.groups: Ids = np.asarray(groups, dtype=np.int64)
-        self.sequences: Ids = np.asarray(np.zeros(len(self.groups)) if sequences is None else sequences, dtype=np.int64)
         self.labels: dict[str, Ids] = {k: np.asarray(v, dtype=np.int64) for k, v in (labels or {}).items()}
-        self.sequence_names = list(sequence_names)
-        self._check()
+        self.frames = frames
+        self.photo_names = list(photo_names)
+        self._check_patches(len(groups))
+        super().__init__(groups, sequences, sequence_names, overlaps)
 
-    def _check(self) -> None:
+    def _check_patches(self, count: int) -> None:
         sizes = {shard.shape[1:] for shard in self.shards}
         if len(sizes) != 1 or any(s.ndim != 3 or s.shape[1] != s.shape[2] for s in self.shards):
             raise DoapError(f"patches must be (N, S, S) of one size S, not {[s.shape for s in self.shards]}")
         if any(shard.dtype != np.uint8 for shard in self.shards):
             raise DoapError(f"patches must be uint8, not {[str(s.dtype) for s in self.shards]}")
-        count = sum(map(len, self.shards))
-        if count == 0:
+        patches = sum(map(len, self.shards))
+        if patches == 0:
             raise DoapError("a patch set needs at least one patch")
-        for name, ids in {"groups": self.groups, "sequences": self.sequences, **self.labels}.items():
+        if patches != count:
+            raise DoapError(f"groups has shape ({count},), but there are {patches} patches")
+        for name, ids in self.labels.items():
             if ids.shape != (count,):
                 raise DoapError(f"{name} has shape {ids.shape}, but there are {count} patches")
-        first = self.members_start[:-1]
-        shared = self.sequences[self.members] == np.repeat(
-            self.sequences[self.members[first]], np.diff(self.members_start)
-        )
-        if not shared.all():
-            group = self.groups[self.members[int(np.argmin(shared))]]
-            raise DoapError(f"group {group} lies in more than one sequence")
-        named = len(self.sequence_names)
-        if named and not (self.sequences.min() >= 0 and self.sequences.max() < named):
-            raise DoapError(f"sequence ids must be 0..{named - 1} to be named, not {self.sequences.max()}")
-
-    def __len__(self) -> int:
-        return len(self.groups)
+        if self.frames is not None and self.frames.shape != (count, 2, 3):
+            raise DoapError(f"frames has shape {self.frames.shape}, but there are {count} patches")
 
     def __repr__(self) -> str:
-        groups, sequences = len(self.members_start) - 1, len(np.unique(self.sequences))
-        return (
-            f"PatchSet({len(self):,} patches of {self.size}x{self.size}, {groups:,} "
-            f"group{'s' * (groups != 1)}, {sequences:,} sequence{'s' * (sequences != 1)})"
-        )
+        return f"PatchSet({len(self):,} patches of {self.size}x{self.size}, {self.counted()})"
 
     @property
     def size(self) -> int:
         """Side of a patch in pixels."""
         return int(self.shards[0].shape[1])
-
-    @cached_property
-    def members(self) -> Ids:
-        """Patch indices sorted by group, stable: group g is `members[members_start[g]:members_start[g+1]]`."""
-        return np.argsort(self.groups, kind="stable")
-
-    @cached_property
-    def members_start(self) -> Ids:
-        """Where each group starts in `members`, and the end: one more than there are groups."""
-        ordered = self.groups[self.members]
-        changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-        return np.concatenate(([0], changes, [len(ordered)])) if len(ordered) else np.zeros(1, np.int64)
 
     def take(self, indices: Sequence[int] | Ids) -> NDArray[np.uint8]:
         """The patches at `indices`, in that order: (n, S, S) uint8. Only they are read."""
@@ -134,11 +114,13 @@ class PatchSet:
     def save(self, path: Path | str) -> None:
         """Write the set as a folder, atomically; an existing path is refused."""
         with write_patch_set(Path(path), self.size, self.sequence_names, self.extent) as writer:
+            writer.photo_names, writer.overlaps = self.photo_names, self.overlaps
             start = 0
             for shard in self.shards:
                 end = start + len(shard)
                 labels = {name: ids[start:end] for name, ids in self.labels.items()}
-                writer.append(shard, self.groups[start:end], self.sequences[start:end], **labels)
+                frames = None if self.frames is None else self.frames[start:end]
+                writer.append(shard, self.groups[start:end], self.sequences[start:end], frames, **labels)
                 start = end
 
     @classmethod
@@ -153,7 +135,11 @@ class PatchSet:
         """
         folder = Path(path)
         about = _read_manifest(folder)
-        ids = {name: _read_ids(folder, name, about) for name in about["arrays"]}
+        ids = {name: read_array(folder, name, about, np.int64) for name in about["arrays"] if _is_id(name)}
+        checksums = read_array(folder, "checksums", about, np.uint32)
+        has = about["arrays"].keys()
+        overlaps = read_array(folder, "overlaps", about, np.int64, 2) if "overlaps" in has else None
+        frames = read_array(folder, "frames", about, np.float32, 3) if "frames" in has else None
         shards = [_map_shard(folder / shard["file"], shard["patches"], about["size"]) for shard in about["shards"]]
         try:
             found = cls(
@@ -163,10 +149,13 @@ class PatchSet:
                 {name.removeprefix("label-"): ids[name] for name in ids if name.startswith("label-")},
                 about["sequence_names"],
                 about["extent"],
+                overlaps,
+                frames,
+                about.get("photo_names", []),
             )
         except DoapError as fault:
             raise DoapError(f"{folder}: {fault}") from fault
-        _verify_blocks(folder, about, ids["checksums"], BLOCKS_CHECKED_ON_OPEN)
+        _verify_blocks(folder, about, checksums, BLOCKS_CHECKED_ON_OPEN)
         return found
 
     @staticmethod
@@ -174,49 +163,24 @@ class PatchSet:
         """Check every byte of a saved set against its checksums; a DoapError names the first bad file."""
         folder = Path(path)
         about = _read_manifest(folder)
-        _verify_blocks(folder, about, _read_ids(folder, "checksums", about), None)
+        _verify_blocks(folder, about, read_array(folder, "checksums", about, np.uint32), None)
+
+
+def _is_id(name: str) -> bool:
+    return name in ("groups", "sequences") or name.startswith("label-")
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    file = folder / "set.json"
-    try:
-        about = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise DoapError(f"{folder}: not a patch set ({file.name}: {fault.strerror})") from fault
-    except ValueError as fault:
-        raise DoapError(f"{file}: not valid JSON; the set is damaged, build it again") from fault
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise DoapError(f"{file}: format is not {FORMAT!r}")
+    about = read_manifest(folder, KIND, {"size": int, "extent": float, "sequence_names": list, "shards": list})
     well_formed = (
-        isinstance(about.get("size"), int)
-        and isinstance(about.get("extent"), float)
-        and isinstance(about.get("sequence_names"), list)
-        and isinstance(about.get("arrays"), dict)
-        and {"groups", "sequences", "checksums"} <= set(about["arrays"])
-        and isinstance(about.get("shards"), list)
+        {"groups", "sequences", "checksums"} <= set(about["arrays"])
         and all(isinstance(s, dict) and {"file", "patches"} <= set(s) for s in about["shards"])
-        and all(Path(name).name == name for name in [*about["arrays"], *(str(s["file"]) for s in about["shards"])])
+        and all(Path(str(s["file"])).name == s["file"] for s in about["shards"])
+        and isinstance(about.get("photo_names", []), list)
     )
     if not well_formed:
-        raise DoapError(f"{file}: an entry is missing or of the wrong type; the set is damaged, build it again")
+        raise damaged_manifest(folder)
     return about
-
-
-def _read_ids(folder: Path, name: str, about: dict[str, Any]) -> NDArray[Any]:
-    file = folder / f"{name}.npy"
-    try:
-        content = file.read_bytes()
-        array: NDArray[Any] = np.load(BytesIO(content), allow_pickle=False)
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror or 'not an array file'})") from fault
-    except (ValueError, EOFError) as fault:
-        raise DoapError(f"{file}: not an array file; the set is damaged, build it again") from fault
-    if zlib.crc32(content) != about["arrays"][name]:
-        raise DoapError(f"{file}: checksum differs from the one in set.json; the set is damaged, build it again")
-    wanted = np.uint32 if name == "checksums" else np.int64
-    if array.dtype != wanted or array.ndim != 1:
-        raise DoapError(f"{file}: holds {array.dtype} {array.shape}, not {np.dtype(wanted)} (N,)")
-    return array
 
 
 def _map_shard(file: Path, count: int, size: int) -> NDArray[np.uint8]:

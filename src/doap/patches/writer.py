@@ -1,18 +1,19 @@
 """Writing a patch set as it comes: shards of bounded memory, the whole folder renamed at the end."""
 
-import json
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from doap.errors import DoapError
 from doap.files import atomic_folder
+from doap.patches.storage import write_set
 
-FORMAT = "doap patch set 1"
+KIND = "patch set"
 SHARD_BYTES = 64 << 20
 BLOCK_BYTES = 1 << 20
 DEFAULT_EXTENT = 12.0  # patches 12 keypoint sizes wide
@@ -46,9 +47,11 @@ class PatchSetWriter:
         self.size = size
         self.sequence_names = sequence_names  # read at the end, so that names may come with the patches
         self.extent = float(extent)
+        self.photo_names: Sequence[str] = ()
+        self.overlaps: NDArray[np.int64] = np.zeros((0, 2), np.int64)
         self._per_shard = max(1, SHARD_BYTES // size**2)
         self._pending: list[NDArray[np.uint8]] = []
-        self._ids: dict[str, list[NDArray[np.int64]]] = {}
+        self._arrays: dict[str, list[NDArray[Any]]] = {}
         self._shards: list[dict[str, str | int]] = []
         self._checksums: list[int] = []
 
@@ -57,18 +60,22 @@ class PatchSetWriter:
         patches: NDArray[np.uint8],
         groups: Sequence[int] | NDArray[np.int64],
         sequences: Sequence[int] | NDArray[np.int64],
+        frames: NDArray[np.float32] | None = None,
         **labels: Sequence[int] | NDArray[np.int64],
     ) -> None:
-        """Add (n, S, S) uint8 patches with the group, sequence and labels of each."""
+        """Add (n, S, S) uint8 patches with the group, sequence, frame and labels of each."""
         if patches.dtype != np.uint8 or patches.shape[1:] != (self.size, self.size):
             raise DoapError(f"expected uint8 (n, {self.size}, {self.size}), got {patches.dtype} {patches.shape}")
         ids = {"groups": groups, "sequences": sequences, **{f"label-{k}": v for k, v in labels.items()}}
-        if self._ids and set(ids) != set(self._ids):
-            raise DoapError(f"labels differ from those before: {sorted(ids)}, not {sorted(self._ids)}")
-        for name, values in ids.items():
+        arrays: dict[str, NDArray[Any]] = {name: np.asarray(values, dtype=np.int64) for name, values in ids.items()}
+        if frames is not None:
+            arrays["frames"] = np.asarray(frames, np.float32)
+        if self._arrays and set(arrays) != set(self._arrays):
+            raise DoapError(f"labels differ from those before: {sorted(arrays)}, not {sorted(self._arrays)}")
+        for name, values in arrays.items():
             if len(values) != len(patches):
                 raise DoapError(f"{name}: {len(values)} values for {len(patches)} patches")
-            self._ids.setdefault(name, []).append(np.asarray(values, dtype=np.int64))
+            self._arrays.setdefault(name, []).append(values)
         self._pending.append(patches)
         while sum(map(len, self._pending)) >= self._per_shard:
             self._write_shard()
@@ -79,24 +86,18 @@ class PatchSetWriter:
             self._write_shard()
         if not self._shards:
             raise DoapError("a patch set needs at least one patch, and none came")
-        arrays: dict[str, NDArray[np.int64] | NDArray[np.uint32]] = {
-            name: np.concatenate(parts) for name, parts in self._ids.items()
-        }
+        arrays = {name: np.concatenate(parts) for name, parts in self._arrays.items()}
         arrays["checksums"] = np.array(self._checksums, np.uint32)
-        checksums = {}
-        for name, array in arrays.items():
-            np.save(self.folder / f"{name}.npy", array)
-            checksums[name] = zlib.crc32((self.folder / f"{name}.npy").read_bytes())
+        arrays["overlaps"] = self.overlaps
         about = {
-            "format": FORMAT,
             "size": self.size,
             "extent": self.extent,
             "patches": len(arrays["groups"]),
             "sequence_names": list(self.sequence_names),
+            "photo_names": list(self.photo_names),
             "shards": self._shards,
-            "arrays": checksums,
         }
-        (self.folder / "set.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+        write_set(self.folder, KIND, arrays, about)
 
     def _write_shard(self) -> None:
         waiting = np.concatenate(self._pending)

@@ -1,0 +1,83 @@
+"""Sets on disk: a folder of arrays and a manifest, set.json, that knows what is there and every checksum."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from doap.errors import DoapError
+
+MANIFEST = "set.json"
+
+
+def format_name(kind: str) -> str:
+    """What the manifest of a kind of set calls its format."""
+    return f"doap {kind} 1"
+
+
+def write_set(folder: Path, kind: str, arrays: Mapping[str, NDArray[Any]], about: dict[str, Any]) -> None:
+    """Write arrays as NAME.npy and the manifest: the format, what `about` says, the CRC-32 of each array file."""
+    checksums = {}
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+        checksums[name] = zlib.crc32((folder / f"{name}.npy").read_bytes())
+    manifest = {"format": format_name(kind), **about, "arrays": checksums}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def read_manifest(folder: Path, kind: str, needed: Mapping[str, type]) -> dict[str, Any]:
+    """Read set.json; a DoapError says what is wrong with it.
+
+    Args:
+        folder: of the set.
+        kind: what it must be, "patch set" or "frame set".
+        needed: entries that must be there, and of which type.
+    """
+    file = folder / MANIFEST
+    try:
+        about = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise DoapError(f"{folder}: not a {kind} ({file.name}: {fault.strerror})") from fault
+    except ValueError as fault:
+        raise DoapError(f"{file}: not valid JSON; the set is damaged, build it again") from fault
+    if not isinstance(about, dict) or about.get("format") != format_name(kind):
+        raise DoapError(f"{file}: format is not {format_name(kind)!r}")
+    well_formed = (
+        all(isinstance(about.get(name), type_) for name, type_ in needed.items())
+        and isinstance(about.get("arrays"), dict)
+        and all(Path(name).name == name for name in about["arrays"])
+    )
+    if not well_formed:
+        raise damaged_manifest(folder)
+    return about
+
+
+def damaged_manifest(folder: Path) -> DoapError:
+    """What to say of a manifest with a wrong entry."""
+    return DoapError(
+        f"{folder / MANIFEST}: an entry is missing or of the wrong type; the set is damaged, build it again"
+    )
+
+
+def read_array(folder: Path, name: str, about: dict[str, Any], dtype: DTypeLike, ndim: int = 1) -> NDArray[Any]:
+    """Read NAME.npy whole and check it against the manifest; a DoapError names the file and the fault."""
+    file = folder / f"{name}.npy"
+    if name not in about["arrays"]:
+        raise damaged_manifest(folder)
+    try:
+        content = file.read_bytes()
+        array: NDArray[Any] = np.load(BytesIO(content), allow_pickle=False)
+    except OSError as fault:
+        raise DoapError(f"{file}: cannot be read ({fault.strerror or 'not an array file'})") from fault
+    except (ValueError, EOFError) as fault:
+        raise DoapError(f"{file}: not an array file; the set is damaged, build it again") from fault
+    if zlib.crc32(content) != about["arrays"][name]:
+        raise DoapError(f"{file}: checksum differs from the one in {MANIFEST}; the set is damaged, build it again")
+    if array.dtype != dtype or array.ndim != ndim:
+        raise DoapError(f"{file}: holds {array.dtype} {array.shape}, not {np.dtype(dtype)} in {ndim} dimensions")
+    return array
