@@ -88,3 +88,27 @@ def _nearest_vectors(queries: Descriptors, database: Descriptors) -> tuple[NDArr
     order = np.lexsort((columns, exact, rows))
     first = order[np.searchsorted(rows[order], np.arange(len(queries)))]
     return originals[columns[first]], exact[first]
+
+
+def distinctive_matches(first: Descriptors, second: Descriptors, ratio: float) -> NDArray[np.int64]:
+    """Mutual nearest neighbours that are nearer than `ratio` times the second nearest (Lowe's test).
+
+    For many pairs of photos, where speed counts and one doubtful match does not: unit vectors, distances from
+    a float32 product.
+
+    Args:
+        first: (N, d) float32 unit vectors.
+        second: (K, d).
+        ratio: of the nearest distance to the second nearest; smaller is stricter.
+
+    Returns:
+        (P, 2) indices into first and second.
+    """
+    if not len(first) or len(second) < 2:
+        return np.zeros((0, 2), np.int64)
+    similar = torch.from_numpy(first) @ torch.from_numpy(second).T
+    best, nearest_two = similar.topk(2, dim=1)
+    squared = (2 - 2 * best).clamp(min=0)
+    mutual = similar.argmax(0)[nearest_two[:, 0]] == torch.arange(len(first))
+    kept = mutual & (squared[:, 0] < ratio**2 * squared[:, 1])
+    return torch.stack([kept.nonzero()[:, 0], nearest_two[kept, 0]], 1).numpy()

@@ -12,8 +12,7 @@ On disk a patch set is a folder:
     checksums.npy          uint32: the CRC-32 of every MiB of the shards, in order
 """
 
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,11 +21,15 @@ from numpy.typing import NDArray
 
 from doap.errors import DoapError
 from doap.patches.grouping import Grouping, Ids
-from doap.patches.storage import damaged_manifest, read_array, read_manifest
-from doap.patches.writer import BLOCK_BYTES, DEFAULT_EXTENT, KIND, write_patch_set
-
-# Opening checks this many blocks, evenly spread: all of a set of up to 128 MiB, a sample of a larger one.
-BLOCKS_CHECKED_ON_OPEN = 128
+from doap.patches.storage import (
+    BLOCKS_CHECKED_ON_OPEN,
+    damaged_manifest,
+    map_shard,
+    read_array,
+    read_manifest,
+    verify_blocks,
+)
+from doap.patches.writer import DEFAULT_EXTENT, KIND, write_patch_set
 
 
 class PatchSet(Grouping):
@@ -140,7 +143,8 @@ class PatchSet(Grouping):
         has = about["arrays"].keys()
         overlaps = read_array(folder, "overlaps", about, np.int64, 2) if "overlaps" in has else None
         frames = read_array(folder, "frames", about, np.float32, 3) if "frames" in has else None
-        shards = [_map_shard(folder / shard["file"], shard["patches"], about["size"]) for shard in about["shards"]]
+        size = about["size"]
+        shards = [map_shard(folder / shard["file"], (shard["patches"], size, size)) for shard in about["shards"]]
         try:
             found = cls(
                 shards,
@@ -155,7 +159,7 @@ class PatchSet(Grouping):
             )
         except DoapError as fault:
             raise DoapError(f"{folder}: {fault}") from fault
-        _verify_blocks(folder, about, checksums, BLOCKS_CHECKED_ON_OPEN)
+        verify_blocks(_files(folder, about), checksums, BLOCKS_CHECKED_ON_OPEN)
         return found
 
     @staticmethod
@@ -163,7 +167,11 @@ class PatchSet(Grouping):
         """Check every byte of a saved set against its checksums; a DoapError names the first bad file."""
         folder = Path(path)
         about = _read_manifest(folder)
-        _verify_blocks(folder, about, read_array(folder, "checksums", about, np.uint32), None)
+        verify_blocks(_files(folder, about), read_array(folder, "checksums", about, np.uint32), None)
+
+
+def _files(folder: Path, about: dict[str, Any]) -> list[Path]:
+    return [folder / shard["file"] for shard in about["shards"]]
 
 
 def _is_id(name: str) -> bool:
@@ -181,37 +189,3 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not well_formed:
         raise damaged_manifest(folder)
     return about
-
-
-def _map_shard(file: Path, count: int, size: int) -> NDArray[np.uint8]:
-    try:
-        shard: NDArray[np.uint8] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror or 'not an array file'})") from fault
-    except (ValueError, EOFError) as fault:
-        raise DoapError(f"{file}: shorter than its header says, or no array file; build the set again") from fault
-    if shard.dtype != np.uint8 or shard.shape != (count, size, size):
-        raise DoapError(f"{file}: holds {shard.dtype} {shard.shape}, but set.json says uint8 {(count, size, size)}")
-    return shard
-
-
-def _verify_blocks(folder: Path, about: dict[str, Any], checksums: NDArray[np.uint32], at_most: int | None) -> None:
-    """Compare blocks with their checksums, reading the files rather than the maps: that costs no memory."""
-    blocks = list(_blocks(folder, about))
-    if len(blocks) != len(checksums):
-        raise DoapError(f"{folder / 'checksums.npy'}: {len(checksums)} checksums for {len(blocks)} blocks")
-    wanted = len(blocks) if at_most is None else min(at_most, len(blocks))
-    for number in np.linspace(0, len(blocks) - 1, wanted).round().astype(int):
-        path, start = blocks[number]
-        with path.open("rb") as file:
-            file.seek(start)
-            content = file.read(BLOCK_BYTES)
-        if zlib.crc32(content) != checksums[number]:
-            raise DoapError(f"{path}: checksum differs near byte {start:,}; the set is damaged, build it again")
-
-
-def _blocks(folder: Path, about: dict[str, Any]) -> Iterator[tuple[Path, int]]:
-    for shard in about["shards"]:
-        path = folder / shard["file"]
-        for start in range(0, path.stat().st_size, BLOCK_BYTES):
-            yield path, start

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,10 @@ from numpy.typing import DTypeLike, NDArray
 from doap.errors import DoapError
 
 MANIFEST = "set.json"
+BLOCK_BYTES = 1 << 20
+
+# Opening checks this many blocks, evenly spread: all of a set of up to 128 MiB, a sample of a larger one.
+BLOCKS_CHECKED_ON_OPEN = 128
 
 
 def format_name(kind: str) -> str:
@@ -81,3 +85,50 @@ def read_array(folder: Path, name: str, about: dict[str, Any], dtype: DTypeLike,
     if array.dtype != dtype or array.ndim != ndim:
         raise DoapError(f"{file}: holds {array.dtype} {array.shape}, not {np.dtype(dtype)} in {ndim} dimensions")
     return array
+
+
+def save_shard(file: Path, shard: NDArray[np.uint8]) -> list[int]:
+    """Write a large array, and give the CRC-32 of every MiB of the file."""
+    np.save(file, shard)
+    with file.open("rb") as content:
+        return [zlib.crc32(block) for block in iter(lambda: content.read(BLOCK_BYTES), b"")]
+
+
+def map_shard(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Memory-map a shard, checked for type and shape; a DoapError names the file and the fault."""
+    try:
+        shard: NDArray[np.uint8] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except OSError as fault:
+        raise DoapError(f"{file}: cannot be read ({fault.strerror or 'not an array file'})") from fault
+    except (ValueError, EOFError) as fault:
+        raise DoapError(f"{file}: shorter than its header says, or no array file; build the set again") from fault
+    if shard.dtype != np.uint8 or shard.shape != shape:
+        raise DoapError(f"{file}: holds {shard.dtype} {shard.shape}, but {MANIFEST} says uint8 {shape}")
+    return shard
+
+
+def verify_blocks(files: Sequence[Path], checksums: NDArray[np.uint32], at_most: int | None) -> None:
+    """Compare blocks of shards with their checksums, reading the files rather than maps: that costs no memory.
+
+    Args:
+        files: the shards, in order.
+        checksums: of all their blocks, in order.
+        at_most: how many blocks to check, evenly spread; None checks all.
+    """
+    blocks = list(_blocks(files))
+    if len(blocks) != len(checksums):
+        raise DoapError(f"{files[0].parent / 'checksums.npy'}: {len(checksums)} checksums for {len(blocks)} blocks")
+    wanted = len(blocks) if at_most is None else min(at_most, len(blocks))
+    for number in np.linspace(0, len(blocks) - 1, wanted).round().astype(int):
+        path, start = blocks[number]
+        with path.open("rb") as file:
+            file.seek(start)
+            content = file.read(BLOCK_BYTES)
+        if zlib.crc32(content) != checksums[number]:
+            raise DoapError(f"{path}: checksum differs near byte {start:,}; the set is damaged, build it again")
+
+
+def _blocks(files: Sequence[Path]) -> Iterator[tuple[Path, int]]:
+    for path in files:
+        for start in range(0, path.stat().st_size, BLOCK_BYTES):
+            yield path, start

@@ -1,6 +1,5 @@
 """Writing a patch set as it comes: shards of bounded memory, the whole folder renamed at the end."""
 
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +10,10 @@ from numpy.typing import NDArray
 
 from doap.errors import DoapError
 from doap.files import atomic_folder
-from doap.patches.storage import write_set
+from doap.patches.storage import save_shard, write_set
 
 KIND = "patch set"
 SHARD_BYTES = 64 << 20
-BLOCK_BYTES = 1 << 20
 DEFAULT_EXTENT = 12.0  # patches 12 keypoint sizes wide
 
 
@@ -104,8 +102,5 @@ class PatchSetWriter:
         shard, rest = waiting[: self._per_shard], waiting[self._per_shard :]
         self._pending = [rest] if len(rest) else []
         name = f"patches-{len(self._shards):05d}.npy"
-        np.save(self.folder / name, shard)
+        self._checksums += save_shard(self.folder / name, shard)
         self._shards.append({"file": name, "patches": len(shard)})
-        with (self.folder / name).open("rb") as file:
-            while block := file.read(BLOCK_BYTES):
-                self._checksums.append(zlib.crc32(block))

@@ -6,7 +6,7 @@ patch, blur and noise. Three levels, named as in HPatches, disturb so much that 
 disturbed self by about 0.85 (easy), 0.72 (hard) and 0.60 (tough) on average.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 
 import numpy as np
@@ -20,18 +20,21 @@ from doap.photos.frames import Frames, overlap
 
 @dataclass(frozen=True)
 class Level:
-    """How strongly a view differs; each value is a standard deviation, or a largest value where said."""
+    """How strongly a view differs; each value is a standard deviation, or a largest value where said.
 
-    rotation: float  # degrees
-    shift: float  # in units of the frame's scale
-    scale: float  # log2
-    stretch: float  # log2 of the ratio of the axes
-    perspective: float  # change of scale across the patch's half side
-    gamma: float  # log2 of the exponent
-    contrast: float  # log2 of the gain
-    gradient: float  # grey levels from the centre to the border
-    blur: float  # sigma in patch pixels, at most
-    noise: float  # grey levels, at most
+    A value is one number for all patches, or an (N,) tensor with one for each.
+    """
+
+    rotation: float | Tensor  # degrees
+    shift: float | Tensor  # in units of the frame's scale
+    scale: float | Tensor  # log2
+    stretch: float | Tensor  # log2 of the ratio of the axes
+    perspective: float | Tensor  # change of scale across the patch's half side
+    gamma: float | Tensor  # log2 of the exponent
+    contrast: float | Tensor  # log2 of the gain
+    gradient: float | Tensor  # grey levels from the centre to the border
+    blur: float | Tensor  # sigma in patch pixels, at most
+    noise: float | Tensor  # grey levels, at most
 
 
 LEVELS = {
@@ -39,6 +42,12 @@ LEVELS = {
     "hard": Level(10, 0.17, 0.17, 0.17, 0.04, 0.4, 0.4, 20, 0.8, 5),
     "tough": Level(15, 0.265, 0.265, 0.265, 0.06, 0.55, 0.55, 30, 1.1, 8),
 }
+
+
+def mixed_levels(numbers: Tensor) -> Level:
+    """A level of its own for each patch: (N,) integers, 0 undisturbed, then 1, 2, 3 for easy, hard and tough."""
+    table = torch.tensor([[0.0] * 10, *map(astuple, LEVELS.values())], device=numbers.device)
+    return Level(*table[numbers].unbind(1))
 
 
 def jittered_views(
@@ -59,10 +68,16 @@ def jittered_views(
     """
     strength = LEVELS[level]
     device = pyramid.levels[0].device
-    jittered = jitter_frames(torch.from_numpy(frames).to(device), strength, random)
-    points = _tilt(jittered, strength, size, extent, random)
-    values = average_samples(pyramid.sample(points, pixel_spacing(jittered, size, extent)))
-    return to_bytes(disturb_light(values, strength, random))
+    points, spacing = jittered_points(torch.from_numpy(frames).to(device), strength, size, extent, random)
+    return to_bytes(disturb_light(average_samples(pyramid.sample(points, spacing)), strength, random))
+
+
+def jittered_points(
+    frames: Tensor, strength: Level, size: int, extent: float, random: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Where to read the picture for disturbed (N, 2, 3) frames: (N, s, s, 2) points and (N,) pixel spacings."""
+    jittered = jitter_frames(frames, strength, random)
+    return _tilt(jittered, strength, size, extent, random), pixel_spacing(jittered, size, extent)
 
 
 def jitter_frames(frames: Tensor, strength: Level, random: torch.Generator) -> Tensor:
@@ -74,7 +89,7 @@ def jitter_frames(frames: Tensor, strength: Level, random: torch.Generator) -> T
     ratio = torch.exp2(noise[:, 3] * strength.stretch / 2)
     stretch = torch.diag_embed(torch.stack([ratio, 1 / ratio], 1))
     map_ = size[:, None, None] * (_rotations(turn + axis) @ stretch @ _rotations(-axis))
-    shift = noise[:, 4:] * strength.shift
+    shift = noise[:, 4:] * _each(strength.shift, 1)
     shape = frames[:, :, :2]
     return torch.cat([shape @ map_, frames[:, :, 2:] + shape @ shift[:, :, None]], 2)
 
@@ -91,15 +106,15 @@ def disturb_light(values: Tensor, strength: Level, random: torch.Generator) -> T
         return torch.rand(count, *shape, generator=random, device=device)
 
     values = _blur(values, uniform() * strength.blur)
-    gamma = torch.exp2(normal(1, 1) * strength.gamma)
+    gamma = torch.exp2(normal(1, 1) * _each(strength.gamma, 2))
     values = 255 * (values / 255).clamp(0, 1) ** gamma
-    gain = torch.exp2(normal(1, 1) * strength.contrast)
+    gain = torch.exp2(normal(1, 1) * _each(strength.contrast, 2))
     mean = values.mean((1, 2), keepdim=True)
     values = mean + gain * (values - mean)
-    slope = normal(2, 1, 1) * strength.gradient
+    slope = normal(2, 1, 1) * _each(strength.gradient, 3)
     values = values + slope[:, 0] * torch.linspace(-1, 1, height, device=device)[:, None]
     values = values + slope[:, 1] * torch.linspace(-1, 1, width, device=device)
-    return values + normal(height, width) * uniform(1, 1) * strength.noise
+    return values + normal(height, width) * uniform(1, 1) * _each(strength.noise, 2)
 
 
 @cache
@@ -112,10 +127,16 @@ def measured_overlap(level: str, samples: int = 4000, seed: int = 0) -> float:
 
 def _tilt(frames: Tensor, strength: Level, size: int, extent: float, random: torch.Generator) -> Tensor:
     """Sample points (N, s, s, 2) of frames whose plane is tilted: u / (1 + v·u) in patch coordinates."""
-    tilt = torch.randn(len(frames), 1, 1, 2, generator=random, device=frames.device) * strength.perspective
+    tilt = torch.randn(len(frames), 1, 1, 2, generator=random, device=frames.device)
     unit = patch_grid(size, frames.device)
+    tilt = tilt * _each(strength.perspective, 3)
     depth = 1 + (tilt * unit).sum(-1, keepdim=True).clamp(min=-0.5)
     return place_points(unit / depth, frames, extent)
+
+
+def _each(value: float | Tensor, axes: int) -> float | Tensor:
+    """One number for all patches as it is; one for each with as many axes behind, to multiply (N, …) by."""
+    return value.view(-1, *[1] * axes) if isinstance(value, Tensor) else value
 
 
 def _rotations(angles: Tensor) -> Tensor:
