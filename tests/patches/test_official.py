@@ -182,7 +182,7 @@ def test_selecting_keeps_frames_and_the_overlaps_inside() -> None:
     ("make", "message"),
     [
         (lambda _: None, "no such folder"),
-        (lambda f: f.mkdir(), "neither a patch set .* nor an official folder"),
+        (lambda f: f.mkdir(), "not a patch set .* nor an official folder"),
         (lambda f: f.write_text("x"), "no such folder"),
         (lambda f: (f.mkdir(), (f / "set.json").write_text("{")), "not valid JSON"),
     ],

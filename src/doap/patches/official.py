@@ -69,7 +69,7 @@ def recognise(folder: Path) -> Layout:
         if layout.source_files(folder):
             return layout
     raise DoapError(
-        f"{folder}: neither a patch set ({MANIFEST}) nor an official folder of Phototour ({phototour.INFO} and *.bmp), "
+        f"{folder}: not a patch set ({MANIFEST}), nor an official folder of Phototour ({phototour.INFO} and *.bmp), "
         "HPatches (folders with ref.png, e1.png …) or RomePatches (patch_retrieval_Rome_train.mat …)"
     )
 
@@ -114,7 +114,7 @@ def _open(folder: Path, progress: Progress) -> tuple[Path, PatchSet]:
     if (folder / MANIFEST).is_file():
         return folder, PatchSet.open(folder)
     if not folder.is_dir():
-        raise DoapError(f"{folder}: no such folder")
+        raise DoapError(f"{folder}: not a patch set or official folder (no such folder)")
     layout = recognise(folder)
     target = _target(folder, layout)
     found = _open_whole(target)
