@@ -7,14 +7,17 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from doap.cli import data_show
 from doap.cli.console import counting_bar, errors, say, say_overlaps
 from doap.errors import DoapError
 from doap.patches.from_photos import build_from_photos
+from doap.patches.official import locate
 from doap.patches.patchset import PatchSet
 from doap.patches.writer import DEFAULT_EXTENT
 from doap.photos.images import Grey, find_photos, read_grey
 
 app = typer.Typer(no_args_is_help=True, help="Make patch sets and look at them.")
+app.command("show", epilog=data_show.EXAMPLE)(data_show.show)
 
 
 @app.command(epilog="Example: doap data build photos/ -o sets/mine")
@@ -54,16 +57,16 @@ def build(
 
 @app.command(epilog="Example: doap data info sets/mine --verify")
 def info(
-    path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set.")],
+    path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set, or an official folder.")],
     verify: Annotated[bool, typer.Option(help="Check every byte against its checksum.")] = False,
 ) -> None:
     """Say what a patch set holds, and whether it is whole."""
-    patches = PatchSet.open(path)
+    patches = data_show.open_with_bar(path)
     sizes = np.diff(patches.members_start)
     say(repr(patches))
     say(f"  groups of {sizes.min()} to {sizes.max()} patches, {sizes.mean():.1f} on average")
     say(f"  extent {patches.extent:g}; labels: {', '.join(patches.labels) or 'none'}")
     if verify:
         with errors.status("checking every byte"):
-            PatchSet.verify(path)
+            PatchSet.verify(locate(path))
         say("  every checksum is right")
