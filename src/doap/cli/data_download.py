@@ -28,14 +28,13 @@ def download(
 
     A download that was stopped goes on where it was. A set that is there already is checked again.
     """
-    wanted = list(map(find, names))
-    if url and len(wanted) > 1:
+    if url and len(names) > 1:
         raise DoapError("--url is for one NAME at a time")
-    wanted += [find(name) for data in wanted for name in data.brings]
+    wanted = [*names, *(other for name in names for other in find(name).brings)]
     faults = []
-    for number, data in enumerate(dict.fromkeys(data.name for data in wanted)):
+    for name in dict.fromkeys(wanted):
         try:
-            _get(find(data), output, url if number == 0 else None, keep_archive)
+            _get(find(name), output, url if name == names[0] else None, keep_archive)
         except DoapError as fault:
             faults.append(str(fault))
     if faults:
