@@ -168,7 +168,9 @@ def test_a_stopped_download_goes_on(site: Site, tmp_path: Path, phototour: dict[
 
 def test_folders_of_sequences_keep_their_names(site: Site, tmp_path: Path) -> None:
     made = make_hpatches(tmp_path / "made")
-    url = site.put("h.zip", zipped(files_of(made, "hpatches-release/") | {"__MACOSX/._x": b"", ".DS_Store": b""}))
+    url = site.put(
+        "h.zip", zipped(files_of(made, "hpatches-release/") | {"__MACOSX/": b"", "__MACOSX/._x": b"", ".DS_Store": b""})
+    )
     data = find("hpatches")
     small = replace(data, parts=(replace(data.parts[0], mirrors=(url,)),), expected={"v_ sequences": 2}, size=10**7)
     download(small, tmp_path / "data", patience=HASTY)

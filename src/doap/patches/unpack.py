@@ -101,9 +101,11 @@ def _unpack(
         if unpacked > max_bytes:
             raise DoapError(f"unpacks to more than {max_bytes:,} bytes, which is refused")
         place = _checked_place(member.name)
+        if _is_litter(place):
+            continue
         if member.content is None:
             (folder / place).mkdir(parents=True, exist_ok=True)
-        elif not _is_litter(place):
+        else:
             # Where letters of both cases are the same, the second of two such files would overwrite the first.
             key = unicodedata.normalize("NFC", str(place)).casefold()
             if key in seen:
@@ -128,7 +130,9 @@ def _checked_place(name: str) -> PurePosixPath:
     place = PurePosixPath(name.replace("\\", "/"))
     leads_out = place.is_absolute() or ".." in place.parts or bool(PureWindowsPath(name).drive)
     if leads_out or not name.isprintable():
-        raise DoapError(f"holds a file named {name!r}, which would lead out of its folder; that is refused")
+        raise DoapError(
+            f"holds a file named {name!r}, which would lead out of its folder, or is no proper name; that is refused"
+        )
     return place
 
 
