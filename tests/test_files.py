@@ -30,7 +30,10 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with atomic_folder(tmp_path / "set") as temporary:
         (temporary / "part").write_text("whole")
+        (temporary / "below").mkdir()
+        (temporary / "below" / "part").write_text("whole too")
     assert (tmp_path / "set" / "part").read_text() == "whole"
+    assert (tmp_path / "set" / "below" / "part").read_text() == "whole too"
     assert [p.name for p in tmp_path.iterdir()] == ["set"]
 
 

@@ -38,8 +38,9 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         yield temporary
-        for path in temporary.iterdir():
-            _flush_to_disk(path)
+        for path in temporary.rglob("*"):
+            if path.is_file():
+                _flush_to_disk(path)
         temporary.chmod(0o777 & ~_umask())
         temporary.replace(target)
     finally:

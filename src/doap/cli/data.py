@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from doap.cli import data_show
+from doap.cli import data_download, data_list, data_show
 from doap.cli.console import counting_bar, errors, say, say_overlaps
 from doap.errors import DoapError
 from doap.patches.from_photos import build_from_photos
@@ -18,6 +18,8 @@ from doap.photos.images import Grey, find_photos, read_grey
 
 app = typer.Typer(no_args_is_help=True, help="Make patch sets and look at them.")
 app.command("show", epilog=data_show.EXAMPLE)(data_show.show)
+app.command("download", epilog=data_download.EXAMPLE)(data_download.download)
+app.command("list", epilog=data_list.EXAMPLE)(data_list.list_sets)
 
 
 @app.command(epilog="Example: doap data build photos/ -o sets/mine")

@@ -1,0 +1,204 @@
+"""`doap data download` and `doap data list`, against a local server with small copies of the official sets."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from doap.cli.main import app, main
+from doap.patches.catalogue import CATALOGUE, Part
+from doap.patches.patchset import PatchSet
+from hostile_archives import HOSTILE, tarred, zipped
+from local_server import Site, serving
+from small_official_sets import make_hpatches, make_oxford, make_phototour, make_rome, make_sequences, make_tasks
+
+MADE: dict[str, tuple[Callable[[Path], Path], dict[str, int], str]] = {
+    "phototour-liberty": (make_phototour, {"patches": 300, "pairs": 40}, "300 patches, 40 pairs"),
+    "hpatches": (
+        make_hpatches,
+        {"i_ sequences": 1, "v_ sequences": 2},
+        "1 i_ sequences, 2 v_ sequences, 144 patches",
+    ),
+    "hpatches-sequences": (make_sequences, {"images": 12}, "1 i_ sequences, 1 v_ sequences, 12 images"),
+    "hpatches-tasks": (make_tasks, {"splits": 2}, "2 splits, 6 verification lists, 4 retrieval lists"),
+    "romepatches": (make_rome, {"patches": 40}, "40 patches"),
+    "oxford": (make_oxford, {"sequences": 8, "images": 48}, "8 sequences, 48 images"),
+}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+@pytest.fixture
+def doap(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Call `main` with arguments in an empty folder; gives exit status, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DOAP_DATA", raising=False)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["doap", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return int(ended.value.code or 0), shown.out, shown.err
+
+    return call
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("no_proxy", "*")
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def made(site: Site, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    """Make a small copy of a data set, serve it, and let the catalogue point there; gives its folder."""
+
+    def make(name: str) -> Path:
+        build, expected, _ = MADE[name]
+        data = CATALOGUE[name]
+        folder = build(tmp_path_factory.mktemp("made") / "content")
+        contents = files_of(folder)
+        if name in ("hpatches-tasks", "romepatches"):
+            parts = tuple(Part(file, (site.put(f"{name}/{file}", contents[file]),), False) for file in contents)
+        elif name == "oxford":
+            parts = tuple(
+                replace(part, mirrors=(site.put(part.file, tarred(files_of(folder / part.folder))),))
+                for part in data.parts
+            )
+        else:
+            wrapped = {f"release/{path}": content for path, content in contents.items()}
+            parts = (replace(data.parts[0], mirrors=(site.put(data.parts[0].file, zipped(wrapped)),)),)
+        monkeypatch.setitem(CATALOGUE, name, replace(data, parts=parts, expected=expected, size=10_000_000))
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("verb", ["download", "list"])
+def test_the_verbs_have_help_with_an_example(verb: str) -> None:
+    shown = CliRunner().invoke(app, ["data", verb, "--help"])
+    assert shown.exit_code == 0
+    assert f"Example: doap data {verb}" in " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name != "hpatches"])
+def test_every_set_is_downloaded_and_checked(doap, made, tmp_path: Path, name: str) -> None:  # type: ignore[no-untyped-def]
+    folder = made(name)
+    status, shown, errors = doap("data", "download", name, "-o", "sets")
+    assert (status, errors) == (0, "")
+    lines = shown.splitlines()
+    assert lines[0] == f"{name} is now in sets/{name}: {MADE[name][2]}"
+    assert lines[1].startswith(f"  no hash is known for {name}; this copy has sha256:")
+    assert lines[2] == f"  terms: {CATALOGUE[name].terms}"
+    assert files_of(tmp_path / "sets") == {f"{name}/{path}": content for path, content in files_of(folder).items()}
+    status, again, _ = doap("data", "download", name, "-o", "sets")
+    assert status == 0
+    assert again == shown.replace("is now in", "is already in")
+
+
+def test_hpatches_brings_its_lists_and_sets_are_listed(doap, made, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    made("hpatches")
+    made("hpatches-tasks")
+    monkeypatch.setenv("DOAP_DATA", str(tmp_path / "shelf"))
+    status, shown, _ = doap("data", "download", "hpatches")
+    assert status == 0
+    for name in ("hpatches", "hpatches-tasks"):
+        assert f"{name} is now in {tmp_path / 'shelf' / name}: {MADE[name][2]}" in shown
+    PatchSet([np.zeros((2, 8, 8), np.uint8)], [0, 0]).save(tmp_path / "shelf" / "own" / "set")
+    (tmp_path / "shelf" / "hpatches" / "i_one" / "ref.png").unlink()
+    status, shown, _ = doap("data", "list")
+    assert status == 0
+    for name in CATALOGUE:
+        assert f"│ {name} " in shown
+    assert f"hpatches-tasks is in {tmp_path / 'shelf' / 'hpatches-tasks'}: 2 splits" in shown
+    assert f"hpatches is in {tmp_path / 'shelf' / 'hpatches'}, but not whole: i_one/ref.png: missing" in shown
+    assert f"patch set in {tmp_path / 'shelf' / 'own' / 'set'}" in shown
+    status, shown, _ = doap("data", "list", "nowhere")
+    assert "none is in nowhere yet; get one with doap data download NAME -o nowhere" in shown
+
+
+def test_a_known_hash_is_compared(doap, made, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    made("hpatches-sequences")
+    _, shown, _ = doap("data", "download", "hpatches-sequences", "-o", "one", "--keep-archive")
+    right = shown.split("sha256:")[1].split()[0]
+    assert Path("one/downloads/hpatches-sequences/hpatches-sequences-release.zip").exists()
+    data = CATALOGUE["hpatches-sequences"]
+    monkeypatch.setitem(CATALOGUE, data.name, replace(data, sha256=right))
+    assert f"its content is right: sha256:{right}" in doap("data", "download", data.name, "-o", "two")[1]
+    monkeypatch.setitem(CATALOGUE, data.name, replace(data, sha256="f" * 64))
+    status, _, errors = doap("data", "download", data.name, "-o", "three")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert f"the content has sha256:{right}, but hpatches-sequences has sha256:ffff" in errors
+    assert not Path("three/hpatches-sequences").exists()
+
+
+def test_one_set_that_fails_does_not_stop_the_others(doap, made, site: Site) -> None:  # type: ignore[no-untyped-def]
+    made("phototour-liberty")
+    made("hpatches-sequences")
+    del site.pages["/liberty.zip"]
+    status, shown, errors = doap("data", "download", "phototour-liberty", "hpatches-sequences", "-o", "sets")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "hpatches-sequences is now in" in shown
+    assert "liberty.zip: no mirror gave it; http://127.0.0.1:" in errors
+    assert (
+        "HTTP 404 Not Found; get it by hand from http://matthewalunbrown.com/patchdata/patchdata.html, put it "
+        in errors
+    )
+    status, shown, _ = doap(
+        "data", "download", "phototour-liberty", "-o", "sets", "--url", site.put("own.zip", b"<html>no</html>")
+    )
+    assert status == 1
+
+
+def test_a_file_put_by_hand_is_taken(doap, made, site: Site) -> None:  # type: ignore[no-untyped-def]
+    made("phototour-liberty")
+    by_hand = Path("data/downloads/phototour-liberty/liberty.zip")
+    by_hand.parent.mkdir(parents=True)
+    by_hand.write_bytes(site.pages["/liberty.zip"].content)
+    status, shown, _ = doap("data", "download", "phototour-liberty")
+    assert (status, site.asked) == (0, [])
+    assert "phototour-liberty is now in data/phototour-liberty" in shown
+
+
+@pytest.mark.parametrize(
+    "name", ["zip leads out", "zip link", "tar link and through it", "tar device", "zip encrypted"]
+)
+def test_hostile_archives_are_one_line_and_leave_nothing(doap, made, site: Site, tmp_path: Path, name: str) -> None:  # type: ignore[no-untyped-def]
+    made("phototour-liberty")
+    site.put("liberty.zip", HOSTILE[name][0])
+    status, _, errors = doap("data", "download", "phototour-liberty", "-o", "sets/deep")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert HOSTILE[name][1] in errors
+    assert "to fetch it anew, remove it" in errors
+    assert list(files_of(tmp_path)) == ["sets/deep/downloads/phototour-liberty/liberty.zip"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tokyo",), "tokyo: no data set of this name; there are phototour-liberty, "),
+        (("oxford", "hpatches", "--url", "http://127.0.0.1:1/x"), "--url is for one NAME at a time"),
+    ],
+)
+def test_wrong_words_are_one_line(doap, arguments: tuple[str, ...], said: str) -> None:  # type: ignore[no-untyped-def]
+    status, _, errors = doap("data", "download", *arguments)
+    assert (status, errors.count("\n")) == (1, 1)
+    assert said in errors
+
+
+def test_too_large_an_archive_is_not_fetched(doap, made, site: Site) -> None:  # type: ignore[no-untyped-def]
+    made("phototour-liberty")
+    data = CATALOGUE["phototour-liberty"]
+    site.pages["/liberty.zip"].announce = 5 * data.size
+    status, _, errors = doap("data", "download", "phototour-liberty")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "announces 50,000,000 bytes, over the limit of 40,000,000" in errors
