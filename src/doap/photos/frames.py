@@ -33,15 +33,20 @@ def detect_dog(image: Grey, limit: int | None = None) -> Frames:
         (N, 2, 3) float32.
     """
     if image.size > MAX_DETECTION_PIXELS:
-        half = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA).astype(np.uint8)
-        frames = detect_dog(half, limit) * np.float32(2)
-        frames[:, :, 2] += 0.5  # the centre of the first pixel lies at 0.5 of the larger image
-        return frames
+        return detect_halved(image, lambda half: detect_dog(half, limit))
     if min(image.shape) < 3:
         return np.zeros((0, 2, 3), np.float32)
     keypoints = cv2.SIFT.create(enable_precise_upscale=True).detect(image, None)
     keypoints = sorted(keypoints, key=lambda k: (-k.response, k.pt, k.size, k.angle))[:limit]
     return frames_from_keypoints(list(keypoints))
+
+
+def detect_halved(image: Grey, detect: Callable[[Grey], Frames]) -> Frames:
+    """Detect in the image at half its resolution; the frames are those of the full one."""
+    half = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA).astype(np.uint8)
+    frames = detect(half) * np.float32(2)
+    frames[:, :, 2] += 0.5  # the centre of the first pixel lies at 0.5 of the larger image
+    return frames
 
 
 def frames_from_keypoints(keypoints: list[cv2.KeyPoint]) -> Frames:

@@ -1,0 +1,114 @@
+"""Detectors of frames: DoG, Harris corners, Hessian blobs, and the last two with affine shape.
+
+All name scale alike: a Gaussian blob of standard deviation s gives frames of scale 0.89 s, which is what
+OpenCV's SIFT calls half the size of a keypoint. A patch of the same extent then shows as much of the scene.
+"""
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+
+from doap.photos import frames as frames_module
+from doap.photos.affine_shape import affine_shape, orient
+from doap.photos.extract import Pyramid
+from doap.photos.frames import Frames, detect_dog, detect_halved
+from doap.photos.images import Grey
+from doap.photos.scale_space import Plane, Response, find_maxima
+
+Detector = Callable[[Grey, int | None], Frames]
+
+# SIFT gives the smaller sigma of the two whose difference is largest, a third of an octave apart, so a blob of
+# sigma s has scale s · 2^(-1/6).
+HESSIAN_SCALE = 2 ** (-1 / 6)
+# The normalised Harris response of a blob of sigma s is largest at s / 3^(1/4), derivatives and window at one sigma.
+HARRIS_SCALE = HESSIAN_SCALE * 3**0.25
+HARRIS_ALPHA = 0.05
+# Both thresholds are the response of a blob 16 grey levels above its surroundings.
+HESSIAN_THRESHOLD = 16.0
+HARRIS_THRESHOLD = 16.0
+DIVERGING = 1.3  # affine frames to try for each one wanted: about a quarter lie on edges
+
+
+def detect_harris(image: Grey, limit: int | None = None) -> Frames:
+    """Multi-scale Harris corners, strongest first, each turned to its dominant gradient.
+
+    A frame lies where the corner response, normalised for scale, is largest over place and scale.
+
+    Args:
+        image: (H, W) uint8.
+        limit: how many frames at most; all by default.
+
+    Returns:
+        (N, 2, 3) float32.
+    """
+    return _detect(image, _harris, HARRIS_THRESHOLD, HARRIS_SCALE, limit)
+
+
+def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
+    """Blobs, bright or dark, strongest first, each turned to its dominant gradient.
+
+    A frame lies where the determinant of the Hessian, normalised for scale, is largest over place and scale.
+
+    Args:
+        image: (H, W) uint8.
+        limit: how many frames at most; all by default.
+
+    Returns:
+        (N, 2, 3) float32.
+    """
+    return _detect(image, _hessian, HESSIAN_THRESHOLD, HESSIAN_SCALE, limit)
+
+
+def detect_harris_affine(image: Grey, limit: int | None = None) -> Frames:
+    """Harris corners with affine shape; see `detect_harris` and `affine_shape`."""
+    return _detect(image, _harris, HARRIS_THRESHOLD, HARRIS_SCALE, limit, affine=True)
+
+
+def detect_hessian_affine(image: Grey, limit: int | None = None) -> Frames:
+    """Hessian blobs with affine shape; see `detect_hessian` and `affine_shape`."""
+    return _detect(image, _hessian, HESSIAN_THRESHOLD, HESSIAN_SCALE, limit, affine=True)
+
+
+DETECTORS: dict[str, Detector] = {
+    "dog": detect_dog,
+    "harris": detect_harris,
+    "hessian": detect_hessian,
+    "harris-affine": detect_harris_affine,
+    "hessian-affine": detect_hessian_affine,
+}
+
+
+def _detect(
+    image: Grey, response: Response, threshold: float, scale: float, limit: int | None, affine: bool = False
+) -> Frames:
+    if image.size > frames_module.MAX_DETECTION_PIXELS:
+        return detect_halved(image, lambda half: _detect(half, response, threshold, scale, limit, affine))
+    maxima = find_maxima(image, response, threshold)
+    tried = limit if limit is None or not affine else round(DIVERGING * limit)
+    centres, sizes = maxima.centres[:tried], scale * maxima.sigmas[:tried]
+    frames = np.concatenate([sizes[:, None, None] * np.eye(2), centres[:, :, None]], 2).astype(np.float32)
+    if not len(frames):
+        return frames
+    pyramid = Pyramid(image)
+    if affine:
+        frames = affine_shape(pyramid, frames)[:limit]
+    return orient(pyramid, frames)
+
+
+def _hessian(level: Plane, sigma: float) -> Plane:
+    """σ⁴ (Lxx Lyy - Lxy²)."""
+    xx = cv2.Sobel(level, cv2.CV_32F, 2, 0, ksize=1)
+    yy = cv2.Sobel(level, cv2.CV_32F, 0, 2, ksize=1)
+    xy = cv2.Sobel(level, cv2.CV_32F, 1, 1, ksize=3, scale=0.25)
+    return np.asarray(cv2.multiply(xx, yy, scale=sigma**4) - cv2.multiply(xy, xy, scale=sigma**4), np.float32)
+
+
+def _harris(level: Plane, sigma: float) -> Plane:
+    """det M - α trace² M of the second moments M of σ ∇L under a Gaussian of σ."""
+    x = cv2.Scharr(level, cv2.CV_32F, 1, 0, scale=sigma / 32)
+    y = cv2.Scharr(level, cv2.CV_32F, 0, 1, scale=sigma / 32)
+    xx, xy, yy = (cv2.GaussianBlur(cv2.multiply(a, b), (0, 0), sigma) for a, b in ((x, x), (x, y), (y, y)))
+    trace = xx + yy
+    determinant = cv2.multiply(xx, yy) - cv2.multiply(xy, xy)
+    return np.asarray(determinant - cv2.multiply(trace, trace, scale=HARRIS_ALPHA), np.float32)
