@@ -12,7 +12,9 @@ import torch
 from doap import DoapError, PatchSet, describe, load
 from doap.evaluation.metrics import average_precision
 from doap.networks.l2net import L2Net
-from doap.patches.from_photos import build_from_photos
+from doap.patches.cut import cut_patches
+from doap.patches.frameset import frames_of_photos
+from doap.photos.frames import detect_dog
 from doap.training import trainer
 from doap.training.recipe import Recipe
 from doap.training.trainer import read_losses, train
@@ -23,7 +25,8 @@ SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, learning_rate=1.
 @pytest.fixture(scope="module")
 def patches(tmp_path_factory: pytest.TempPathFactory, photo: np.ndarray) -> PatchSet:
     path = tmp_path_factory.mktemp("data") / "set"
-    build_from_photos([("left", photo[:, :256]), ("right", photo[:, 256:])], path, points=150)
+    halves = [("left", photo[:, :256]), ("right", photo[:, 256:])]
+    cut_patches(frames_of_photos(halves, lambda image: detect_dog(image, 150)), path)
     return PatchSet.open(path)
 
 

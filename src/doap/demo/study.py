@@ -18,9 +18,11 @@ from doap.features import Features, FrameDescriber, Matches, PatchDescriber, det
 from doap.networks import registry
 from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.l2net import L2Net
-from doap.patches.from_photos import build_from_photos
+from doap.patches.cut import cut_patches
+from doap.patches.frameset import frames_of_photos
 from doap.patches.patchset import PatchSet
 from doap.photos.extract import extract_patches
+from doap.photos.frames import detect_dog
 from doap.photos.images import Grey, read_grey
 from doap.training.recipe import Recipe
 from doap.training.trainer import train
@@ -102,7 +104,8 @@ def run_study(folder: Path, progress: Progress) -> Study:
 def _cut(path: Path, progress: Progress) -> PatchSet:
     progress.begin("cutting patches from photos")
     count = progress.counting(len(photos.TRAINING))
-    build_from_photos(photos.read(photos.TRAINING), path, POINTS, progress=count)
+    frames = frames_of_photos(photos.read(photos.TRAINING), lambda image: detect_dog(image, POINTS))
+    cut_patches(frames, path, progress=count)
     return PatchSet.open(path)
 
 

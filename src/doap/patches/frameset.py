@@ -14,7 +14,7 @@ On disk a frame set is a folder:
     checksums.npy          uint32: the CRC-32 of every MiB of the photo files, in order
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
@@ -39,6 +39,7 @@ from doap.patches.storage import (
 from doap.patches.writer import DEFAULT_EXTENT
 from doap.photos.frames import Frames
 from doap.photos.images import Grey, to_grey
+from doap.photos.near import overlapping_groups
 
 KIND = "frame set"
 SHARD_BYTES = 32 << 20
@@ -112,6 +113,25 @@ class FrameSet(Grouping):
             raise DoapError(
                 f"photo {self.photo_names[number]} of this frame set cannot be decoded ({fault})"
             ) from fault
+
+    def part(self, wanted: NDArray[np.bool_]) -> "FrameSet":
+        """Some frames, (N,) bool, of whole groups or not; photos, groups and sequences keep their numbers.
+
+        A split by scene: `frames.part(np.isin(frames.sequences, some))` and its complement share no photo.
+        """
+        groups = self.groups[wanted]
+        return FrameSet(
+            self.pictures,
+            self.photo_names,
+            self.photos[wanted],
+            self.frames[wanted],
+            groups,
+            self.sequences[wanted],
+            self.sources[wanted],
+            self.sequence_names,
+            self.overlaps[np.isin(self.overlaps, groups).all(axis=1)],
+            self.extent,
+        )
 
     def save(self, path: Path | str) -> None:
         """Write the set as a folder, atomically; an existing path is refused."""
@@ -223,3 +243,39 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     ):
         raise damaged_manifest(folder)
     return about
+
+
+def frames_of_photos(photos: Iterable[tuple[str, Grey]], detect: Callable[[Grey], Frames]) -> FrameSet:
+    """A frame set of unrelated photos: every detected frame is a group, every photo a sequence.
+
+    Args:
+        photos: name and picture of each.
+        detect: gives the frames of a picture, (N, 2, 3); photos without one are left out.
+
+    Raises:
+        DoapError: if no photo has a frame.
+    """
+    names, pictures, found = [], [], []
+    for name, image in photos:
+        frames = detect(image)
+        if len(frames):
+            names.append(name)
+            pictures.append(encode(image))
+            found.append(frames)
+    if not found:
+        raise DoapError("no keypoint found in any photo; are they flat or tiny?")
+    photo = np.repeat(np.arange(len(found)), [len(frames) for frames in found])
+    frames = np.concatenate(found)
+    groups = np.arange(len(frames))
+    overlaps = overlapping_groups(photo, frames, groups)
+    return FrameSet(pictures, names, photo, frames, groups, photo, np.zeros_like(photo), names, overlaps)
+
+
+def encode(image: Grey, quality: int | None = None) -> Encoded:
+    """A grey picture as WebP at a quality, or as PNG, which loses nothing."""
+    file = BytesIO()
+    if quality is None:
+        Image.fromarray(image).save(file, "PNG")
+    else:
+        Image.fromarray(image).save(file, "WEBP", quality=quality, method=4)
+    return np.frombuffer(file.getvalue(), np.uint8)

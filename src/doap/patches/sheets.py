@@ -1,5 +1,6 @@
 """Contact sheets: what is in a set, one group a row."""
 
+import tempfile
 from pathlib import Path
 from typing import Protocol
 
@@ -9,7 +10,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from doap.errors import DoapError
 from doap.files import atomic_file
+from doap.patches.cut import cut_patches
+from doap.patches.frameset import FrameSet
 from doap.patches.grouping import Ids
+from doap.patches.patchset import PatchSet
 
 MOST_ACROSS = 16
 CELL = 64  # about the side at which a patch is shown
@@ -64,6 +68,16 @@ def draw_sheet(patch_set: Groups, path: Path, groups: int, seed: int) -> None:
         for column, patch in enumerate(shown):
             sheet.paste(Image.fromarray(patch), (MARGIN + LABEL + column * cell, top))
     _write(sheet, path)
+
+
+def draw_frames_sheet(frames: FrameSet, path: Path, groups: int, seed: int) -> None:
+    """`draw_sheet` of a frame set: some of its groups are cut, small ones with jittered views."""
+    starts = frames.members_start[:-1]
+    chosen = np.random.default_rng(seed).permutation(len(starts))[:groups]
+    wanted = np.isin(frames.groups, frames.groups[frames.members[starts[chosen]]])
+    with tempfile.TemporaryDirectory() as folder:
+        cut_patches(frames.part(wanted), Path(folder) / "set")
+        draw_sheet(PatchSet.open(Path(folder) / "set"), path, groups, seed)
 
 
 def _members(patch_set: Groups, group: int) -> tuple[Ids, int]:

@@ -24,6 +24,14 @@ def format_name(kind: str) -> str:
     return f"doap {kind} 1"
 
 
+def is_kind(folder: Path, kind: str) -> bool:
+    """Whether a folder says that it is a kind of set; whether it is whole, opening tells."""
+    try:
+        return f'"{format_name(kind)}"' in (folder / MANIFEST).read_text(encoding="utf-8")[:200]
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def write_set(folder: Path, kind: str, arrays: Mapping[str, NDArray[Any]], about: dict[str, Any]) -> None:
     """Write arrays as NAME.npy and the manifest: the format, what `about` says, the CRC-32 of each array file."""
     checksums = {}

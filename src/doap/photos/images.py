@@ -53,6 +53,24 @@ def to_grey(picture: Image.Image) -> Grey:
     return np.asarray(picture.convert("L"))
 
 
+def is_compact(path: Path, longest: int) -> bool:
+    """Whether a file can be kept as it is: upright, no side over `longest`, at most a byte a pixel, a common format."""
+    with Image.open(path) as picture:
+        width, height = picture.size
+        upright = picture.getexif().get(0x0112, 1) == 1
+        small = max(width, height) <= longest and path.stat().st_size <= width * height
+        return upright and small and picture.format in ("WEBP", "JPEG", "PNG")
+
+
+def shrink(image: Grey, longest: int) -> Grey:
+    """The picture, or a smaller copy whose longer side has `longest` pixels, each the mean of what it covers."""
+    factor = longest / max(image.shape)
+    if factor >= 1:
+        return image
+    height, width = (max(1, round(side * factor)) for side in image.shape)
+    return np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BOX))
+
+
 def find_photos(paths: list[Path]) -> list[Path]:
     """Pictures among files and folders (searched below, sorted); a DoapError where there is none."""
     found: list[Path] = []

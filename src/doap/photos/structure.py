@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from doap.photos.frames import scales
-from doap.photos.tracks import Ids, PhotoFeatures, PhotoPair, Tracks
+from doap.photos.near import meeting
+from doap.photos.tracks import PhotoFeatures, PhotoPair, Tracks
 
 if TYPE_CHECKING:
     import pycolmap
@@ -135,7 +135,7 @@ def _tracks(model: "pycolmap.Reconstruction", features: list[PhotoFeatures]) -> 
         np.array(photos, np.int64),
         np.array(places, np.int64),
         np.array(angles),
-        _near(np.array(positions), np.array(sizes)),
+        meeting(np.array(positions), np.array(sizes)),
         "structure",
     )
 
@@ -159,14 +159,3 @@ def _size_in_space(
         for (number, place), depth in zip(seen.items(), depths, strict=True)
     ]
     return float(np.median(radii))
-
-
-def _near(positions: NDArray[np.float64], sizes: NDArray[np.float64]) -> Ids:
-    """Pairs of points whose frames meet in space: closer than the sum of their radii."""
-    reached = cKDTree(positions).query_ball_point(positions, 2 * sizes)  # the larger of two reaches the smaller
-    first = np.repeat(np.arange(len(positions)), [len(r) for r in reached])
-    second = np.concatenate([np.asarray(r, np.int64) for r in reached])
-    distance = np.linalg.norm(positions[first] - positions[second], axis=1)
-    met = (first != second) & (distance < sizes[first] + sizes[second])
-    pairs = np.sort(np.stack([first[met], second[met]], 1), axis=1)
-    return np.unique(pairs, axis=0).astype(np.int64)
