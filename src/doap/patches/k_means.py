@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 MOST_ROUNDS = 100
+SETTLED = 0.001
 
 
 def k_means(points: Tensor, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Lloyd's rounds from a k-means++ start, until no point changes its cluster or 100 rounds are over.
+    """Lloyd's rounds from a k-means++ start, until at most one point in 1,000 changes its cluster, or 100 rounds.
 
     Args:
         points: (N, d).
@@ -15,20 +16,24 @@ def k_means(points: Tensor, count: int, random: torch.Generator) -> tuple[Tensor
         random: draws the start; on the CPU, so that it is the same for any device.
 
     Returns:
-        Centres (K, d), and the cluster of each point, (N,) in 0..K-1. A cluster that loses all its points
-        keeps its centre.
+        Centres (K, d), and the cluster of each point, (N,) in 0..K-1, whose centre is nearest to it. A cluster
+        that loses all its points keeps its centre.
     """
     centres = _spread(points, count, random)
-    clusters = points.new_full((len(points),), -1, dtype=torch.int64)
+    clusters = _nearest(points, centres)
+    # A product rather than `index_add_`, which on a GPU promises no order of additions.
+    member = points.new_zeros(len(points), count).scatter_(1, clusters[:, None], 1)
+    sums, sizes = member.T @ points, member.sum(0)
     for _ in range(MOST_ROUNDS):
+        centres = torch.where(sizes[:, None] > 0, sums / sizes[:, None].clamp(min=1), centres)
         previous, clusters = clusters, _nearest(points, centres)
-        if torch.equal(previous, clusters):
+        moved = (clusters != previous).nonzero()[:, 0]
+        if len(moved) <= SETTLED * len(points):
             break
-        # A product rather than `index_add_`, which on a GPU promises no order of additions.
-        member = torch.zeros(len(points), count, dtype=points.dtype, device=points.device)
-        member.scatter_(1, clusters[:, None], 1)
-        sizes = member.sum(0)[:, None]
-        centres = torch.where(sizes > 0, (member.T @ points) / sizes.clamp(min=1), centres)
+        change = points.new_zeros(len(moved), count).scatter_(1, clusters[moved, None], 1)
+        change.scatter_(1, previous[moved, None], -1)
+        sums += change.T @ points[moved]
+        sizes += change.sum(0)
     return centres, clusters
 
 

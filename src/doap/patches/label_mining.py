@@ -30,7 +30,7 @@ from doap.patches.patchset import PatchSet
 CLUSTERS = 100
 PERCENTILE = 20.0
 FORMAT = "doap mined labels 1"
-CHUNK = 512
+CHUNK = 256
 
 
 def appearance(patches: Tensor) -> Tensor:
