@@ -4,13 +4,6 @@ import torch
 from doap.patches.augment import flip_and_turn
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return str(request.param)
-
-
 def symmetries(patch: torch.Tensor) -> list[torch.Tensor]:
     return [turned for k in range(4) for turned in (patch.rot90(k), patch.rot90(k).flip(1))]
 

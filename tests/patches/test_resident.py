@@ -9,13 +9,6 @@ from doap.patches import resident
 from doap.patches.resident import ResidentPatches, area_weights
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return str(request.param)
-
-
 @pytest.fixture
 def saved(tmp_path: Path) -> PatchSet:
     pixels = np.random.default_rng(0).integers(0, 256, (300, 9, 9), dtype=np.uint8)

@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from doap.cli import data_mine
 from doap.cli.console import counting_bar, errors, say, say_overlaps
 from doap.errors import DoapError
 from doap.patches.from_photos import build_from_photos
@@ -15,6 +16,7 @@ from doap.patches.writer import DEFAULT_EXTENT
 from doap.photos.images import Grey, find_photos, read_grey
 
 app = typer.Typer(no_args_is_help=True, help="Make patch sets and look at them.")
+app.command("mine", epilog=data_mine.EXAMPLE)(data_mine.mine)
 
 
 @app.command(epilog="Example: doap data build photos/ -o sets/mine")

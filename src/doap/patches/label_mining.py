@@ -88,10 +88,8 @@ class MinedLabels:
 
     def save(self, path: Path | str, grouping: Grouping) -> None:
         """Write to a .npz file, atomically, with a checksum of the grouping it belongs to."""
-        target = Path(path)
-        if target.suffix != ".npz":
-            raise DoapError(f"{target}: mined labels are written as .npz")
-        with atomic_file(target) as temporary:
+        check_name(Path(path))
+        with atomic_file(Path(path)) as temporary:
             np.savez_compressed(
                 temporary,
                 format=np.array(FORMAT),
@@ -116,6 +114,12 @@ class MinedLabels:
         if found["grouping"] != _checksum(grouping):
             raise DoapError(f"{path}: mined from another set; mine again")
         return cls(found["clusters"], torch.from_numpy(found["near"]), found["thresholds"])
+
+
+def check_name(path: Path) -> None:
+    """Refuse a file name that mined labels cannot have, before they are mined."""
+    if path.suffix != ".npz":
+        raise DoapError(f"{path}: mined labels are written as .npz")
 
 
 def mine_labels(
