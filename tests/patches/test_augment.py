@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from doap.patches.augment import flip_and_turn
