@@ -86,6 +86,22 @@ def test_two_tables_in_one_ignore_what_either_does(items: int, first: int, secon
 
 
 @pytest.mark.gpu
+def test_a_gpu_never_waits() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    grouping = some_grouping(400)
+    tables, indices = OverlapTables(grouping, "cuda"), np.arange(60)
+    first = tables.ignore(indices)
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        second = tables.ignore(indices)
+        both = first | second
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    np.testing.assert_array_equal(expand(both), dense(grouping, indices))
+
+
+@pytest.mark.gpu
 def test_tables_on_a_gpu_join_those_on_the_cpu() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")

@@ -48,7 +48,7 @@ class OverlapTables:
         present = torch.from_numpy(groups).to(table.device, non_blocking=True)
         owner, neighbour = self._edges(present, total)
         place = torch.searchsorted(present, neighbour).clamp(max=count - 1)
-        table[torch.where(present[place] == neighbour, owner * count + place, count * count)] = True
+        table.scatter_(0, torch.where(present[place] == neighbour, owner * count + place, count * count), True)
         return IgnoreTable(torch.from_numpy(labels), table[:-1].view(count, count))
 
     def _edges(self, groups: Tensor, total: int) -> tuple[Tensor, Tensor]:

@@ -205,5 +205,5 @@ def _subsets(sizes: Ids, counts: Ids, random: np.random.Generator) -> Ids:
         last = sizes - counts + number
         drawn = (chance[number] * (last + 1)).astype(np.int64)
         chosen[number] = np.where((chosen[:number] == drawn).any(0), last, drawn)
-    asked = np.arange(len(chosen)) < counts[:, None]
-    return chosen.T[asked]
+    asked = np.arange(len(chosen))[:, None] < counts
+    return chosen.T[asked.T]
