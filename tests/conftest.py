@@ -24,6 +24,15 @@ def oxford() -> Path:
     return folder
 
 
+@pytest.fixture
+def i_contruction() -> Path:
+    """The patches of a sequence of HPatches, where they lie beside the repository."""
+    folder = SHARED / "hpatches-patches" / "i_contruction"
+    if not folder.is_dir():
+        pytest.skip(f"needs patches of HPatches in {folder}")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def hpatches_patches() -> Path:
     """Official HPatches patches, the sequence i_contruction, where they lie beside the repository."""

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from doap.cli import data_build, data_download, data_list, data_show
+from doap.cli import data_build, data_download, data_list, data_mine, data_show
 from doap.cli.console import errors, say
 from doap.cli.data_show import open_with_bar
 from doap.patches.frameset import SOURCES, FrameSet
@@ -17,6 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Get and make patch sets, and look 
 app.command("list", epilog=data_list.EXAMPLE)(data_list.list_sets)
 app.command("download", epilog=data_download.EXAMPLE)(data_download.download)
 app.command("build", epilog=data_build.EXAMPLE)(data_build.build)
+app.command("mine", epilog=data_mine.EXAMPLE)(data_mine.mine)
 app.command("show", epilog=data_show.EXAMPLE)(data_show.show)
 
 

@@ -54,6 +54,18 @@ class IgnoreTable:
         if items and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.table):
             raise ValueError(f"ignore labels must lie in 0..{len(self.table) - 1}, the rows of the table")
 
+    def __or__(self, other: "IgnoreTable") -> "IgnoreTable":
+        """Ignore what either ignores: a label of the result stands for a pair of labels that some item has.
+
+        With labels on the CPU a GPU that holds the tables never waits.
+        """
+        pairs = self.labels * len(other.table) + other.labels.to(self.labels.device)
+        names, labels = torch.unique(pairs, return_inverse=True)
+        table = self.table
+        mine, theirs = (names // len(other.table)).to(table.device), (names % len(other.table)).to(table.device)
+        others = other.table.to(table.device)
+        return IgnoreTable(labels, table[mine][:, mine] | others[theirs][:, theirs])
+
 
 @dataclass(frozen=True)
 class Lists:

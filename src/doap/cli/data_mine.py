@@ -1,0 +1,50 @@
+"""`doap data mine`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from doap.cli.console import choose_device, counting_bar, say
+from doap.patches.label_mining import CLUSTERS, PERCENTILE, check_name, count_pairs, mine_labels
+from doap.patches.mining_figure import check_format, draw_clusters
+from doap.patches.patchset import PatchSet
+
+EXAMPLE = "Example: doap data mine sets/hpatches -o clusters.png --save mined.npz"
+
+
+def mine(
+    path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Draw some clusters of up to four sequences here.")],
+    clusters: Annotated[int, typer.Option(min=1, help="Clusters a sequence.")] = CLUSTERS,
+    percentile: Annotated[
+        float, typer.Option(min=0, max=100, help="Of the distances between clusters: nearer ones ignore each other.")
+    ] = PERCENTILE,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes the clusters, and what is drawn.")] = 0,
+    save: Annotated[Path | None, typer.Option(help="Keep the mined labels here, a .npz file to train with.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
+) -> None:
+    """Find out which patches of one sequence are fair distractors of each other, by clustering their appearance.
+
+    Patches of clusters that lie far apart are distractors for each other; those of clusters that look too much
+    alike, as the windows of a facade, ignore each other.
+    """
+    check_format(output)
+    if save:
+        check_name(save)
+    patches = PatchSet.open(path)
+    with counting_bar() as bar:
+        task = bar.add_task("clustering patches", total=len(patches))
+        mined = mine_labels(
+            patches, clusters, percentile, seed, choose_device(device), lambda count: bar.advance(task, count)
+        )
+    if save:
+        mined.save(save, patches)
+    sequences = np.unique(patches.sequences)
+    for sequence, distractors, ignored in zip(sequences, *count_pairs(mined, patches), strict=True):
+        name = patches.sequence_names[sequence] if patches.sequence_names else f"sequence {sequence}"
+        share = ignored / max(distractors + ignored, 1)
+        say(f"{name}: {distractors:,} pairs of patches are distractors, {ignored:,} ({share:.1%}) ignored")
+    draw_clusters(mined, patches, output, seed)
+    say(f"some clusters of them in {output}" + (f", all labels in {save}" if save else ""))
