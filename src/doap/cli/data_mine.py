@@ -7,6 +7,8 @@ import numpy as np
 import typer
 
 from doap.cli.console import choose_device, counting_bar, say
+from doap.cli.data_show import open_with_bar
+from doap.errors import DoapError
 from doap.patches.label_mining import CLUSTERS, PERCENTILE, check_name, count_pairs, mine_labels
 from doap.patches.mining_figure import check_format, draw_clusters
 from doap.patches.patchset import PatchSet
@@ -15,7 +17,7 @@ EXAMPLE = "Example: doap data mine sets/hpatches -o clusters.png --save mined.np
 
 
 def mine(
-    path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set.")],
+    path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set, or an official folder.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Draw some clusters of up to four sequences here.")],
     clusters: Annotated[int, typer.Option(min=1, help="Clusters a sequence.")] = CLUSTERS,
     percentile: Annotated[
@@ -33,7 +35,9 @@ def mine(
     check_format(output)
     if save:
         check_name(save)
-    patches = PatchSet.open(path)
+    patches = open_with_bar(path)
+    if not isinstance(patches, PatchSet):
+        raise DoapError(f"{path}: label mining looks at pixels, and a frame set has none; build it without --frames")
     with counting_bar() as bar:
         task = bar.add_task("clustering patches", total=len(patches))
         mined = mine_labels(

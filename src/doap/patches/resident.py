@@ -1,6 +1,7 @@
 """A patch set's pixels on the device, so that a batch costs a gather and nothing crosses the bus."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,6 +12,13 @@ from doap.patches.patchset import PatchSet
 
 CHUNK = 8192
 CPU_LIMIT = 2 << 30
+
+
+class PatchSource(Protocol):
+    """Patches by index on a device: of a patch set, or cut afresh from a frame set."""
+
+    def draw(self, indices: Ids, random: torch.Generator) -> Tensor:
+        """(M, S, S) uint8 on the device; `random` decides what is drawn afresh."""
 
 
 class ResidentPatches:
@@ -54,7 +62,7 @@ class ResidentPatches:
         """Whether all pixels are on the device."""
         return self._pixels is not None
 
-    def draw(self, indices: Ids) -> Tensor:
+    def draw(self, indices: Ids, random: torch.Generator | None = None) -> Tensor:  # noqa: ARG002 (see `PatchSource`)
         """The patches at `indices`, in that order: (M, S, S) uint8 on the device."""
         if self._pixels is None:
             return self._load(indices)

@@ -46,8 +46,13 @@ LEVELS = {
 
 def mixed_levels(numbers: Tensor) -> Level:
     """A level of its own for each patch: (N,) integers, 0 undisturbed, then 1, 2, 3 for easy, hard and tough."""
-    table = torch.tensor([[0.0] * 10, *map(astuple, LEVELS.values())], device=numbers.device)
-    return Level(*table[numbers].unbind(1))
+    return Level(*_level_table(numbers.device)[numbers].unbind(1))
+
+
+@cache
+def _level_table(device: torch.device) -> Tensor:
+    """The values of all levels, (4, 10), kept on each device: sending them there would make a GPU wait."""
+    return torch.tensor([[0.0] * 10, *map(astuple, LEVELS.values())], device=device)
 
 
 def jittered_views(

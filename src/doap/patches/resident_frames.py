@@ -1,0 +1,70 @@
+"""A frame set on the device: batches are cut there from the photos, with fresh jitter and light every time."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from doap.patches.cut import SIZE
+from doap.patches.frameset import SOURCES, FrameSet
+from doap.patches.grouping import Ids
+from doap.photos.atlas import Atlas
+from doap.photos.extract import average_samples, to_bytes
+from doap.photos.images import Grey
+from doap.photos.views import disturb_light, jittered_points, mixed_levels
+
+# How strongly patches are disturbed at most, by source: up to tough views where the photo shows one look of a point,
+# easy ones where photos differ by themselves.
+STRONGEST = {"views": 3, "fixed": 3, "tracks": 1}
+
+
+class ResidentFrames:
+    """Patches of a frame set by index, cut on a device; the photos take about 4/3 byte a pixel there.
+
+    Args:
+        frames: the set.
+        device: where to keep the photos and to cut.
+        size: side of the patches.
+        progress: called after each photo that is decoded.
+    """
+
+    def __init__(
+        self,
+        frames: FrameSet,
+        device: str | torch.device = "cpu",
+        size: int = SIZE,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.device = torch.device(device)
+        self.size = size
+        self._extent = frames.extent
+        used, photos = np.unique(frames.photos, return_inverse=True)
+        self._atlas = Atlas(_decoded(frames, used, progress), device)
+        self._frames = torch.from_numpy(frames.frames).to(device)
+        self._photos = torch.from_numpy(photos.ravel()).to(device)
+        strongest = np.array([STRONGEST[source] for source in SOURCES])[frames.sources]
+        self._levels = torch.from_numpy(strongest + 1).to(device)
+
+    def draw(self, indices: Ids, random: torch.Generator) -> Tensor:
+        """Cut the frames at `indices`, each disturbed at a level drawn from none to its strongest.
+
+        Args:
+            indices: (M,) places in the frame set; one that comes twice gives two different views.
+            random: on the device; fixes the views.
+
+        Returns:
+            (M, size, size) uint8 on the device.
+        """
+        chosen = torch.from_numpy(indices).to(self.device, non_blocking=True)
+        chance = torch.rand(len(chosen), generator=random, device=self.device)
+        strength = mixed_levels((chance * self._levels[chosen]).long())
+        points, spacing = jittered_points(self._frames[chosen], strength, self.size, self._extent, random)
+        values = average_samples(self._atlas.sample(points, spacing, self._photos[chosen]))
+        return to_bytes(disturb_light(values, strength, random))
+
+
+def _decoded(frames: FrameSet, numbers: Ids, progress: Callable[[], None]) -> Iterator[Grey]:
+    for number in numbers:
+        yield frames.picture(int(number))
+        progress()
