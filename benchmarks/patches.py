@@ -15,7 +15,6 @@ import argparse
 import json
 import platform
 import re
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -50,15 +49,15 @@ Measured = dict[str, float | str]
 
 
 def seconds(work: Callable[[], object], device: str, times: int) -> float:
-    """Median wall time after two runs to warm up."""
-    spent = []
-    for _ in range(times + 2):
-        wait(device)
-        start = time.perf_counter()
+    """Wall time of each of many runs, one after the other as a training asks for them, after some to warm up."""
+    for _ in range(max(2, times // 5)):
         work()
-        wait(device)
-        spent.append(time.perf_counter() - start)
-    return statistics.median(spent[2:])
+    wait(device)
+    start = time.perf_counter()
+    for _ in range(times):
+        work()
+    wait(device)
+    return (time.perf_counter() - start) / times
 
 
 def wait(device: str) -> None:
@@ -151,7 +150,7 @@ def drawing(patches: PatchSet, device: str) -> Measured:
     )
     print(f"drawing {LIST:,} of {len(patches):,} patches", flush=True)
     doap = seconds(draw, device, 100)
-    return compared(doap, "DataLoader, 4 workers", seconds(lambda: next(loader).to(device), device, 20), patches=LIST)
+    return compared(doap, "DataLoader, 4 workers", seconds(lambda: next(loader).to(device), device, 100), patches=LIST)
 
 
 def endless(sampler: GroupBatches) -> Iterator[np.ndarray]:
@@ -200,7 +199,7 @@ def cutting(frames: FrameSet, device: str) -> Measured:
             jittered_views(pyramids[photo], shown, "hard", 32, frames.extent, random)
 
     print(f"cutting {LIST:,} patches from {len(frames.pictures)} photos", flush=True)
-    doap = seconds(lambda: resident.draw(next(batches), random), device, 20)
+    doap = seconds(lambda: resident.draw(next(batches), random), device, 50)
     return compared(doap, "photo by photo", seconds(theirs, device, 3), patches=LIST)
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from doap.photos.atlas import Atlas
-from doap.photos.extract import affine_points, average_samples, extract_patches, to_bytes
+from doap.photos.extract import average_samples, extract_patches, patch_grid, pixel_spacing, to_bytes
 from doap.photos.frames import detect_dog
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -13,6 +13,16 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 def _needs(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
+
+
+def cut_from(
+    atlas: Atlas, frames: np.ndarray, pictures: np.ndarray, size: int, extent: float, device: str
+) -> np.ndarray:
+    placed = torch.from_numpy(frames).to(device)
+    grid = patch_grid(size, placed.device)
+    spacing = pixel_spacing(placed, size, extent)
+    values = atlas.cut(placed, (grid[..., 0], grid[..., 1]), extent, spacing, torch.from_numpy(pictures).to(device))
+    return to_bytes(average_samples(values)).cpu().numpy()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -26,9 +36,7 @@ def test_patches_of_many_pictures_equal_those_of_each_to_one_grey_level(
     order = np.random.default_rng(0).permutation(len(which))
     together = np.concatenate(frames)[order]
     atlas = Atlas(pictures, device)
-    points, spacing = affine_points(torch.from_numpy(together).to(device), 32, extent)
-    values = atlas.sample(points, spacing, torch.from_numpy(which[order]).to(device))
-    cut = to_bytes(average_samples(values)).cpu().numpy()
+    cut = cut_from(atlas, together, which[order], 32, extent, device)
     alone = np.concatenate([extract_patches(p, f, 32, extent) for p, f in zip(pictures, frames, strict=True)])[order]
     difference = np.abs(cut.astype(int) - alone)
     assert difference.max() <= 1
@@ -39,7 +47,5 @@ def test_patches_of_many_pictures_equal_those_of_each_to_one_grey_level(
 def test_thin_pictures_repeat_their_border(shape: tuple[int, int]) -> None:
     picture = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
     frames = np.array([[[1.0, 0, 0], [0, 1, 0]], [[2.0, 0, 3], [0, 2, -4]]], np.float32)
-    points, spacing = affine_points(torch.from_numpy(frames), 8, 6.0)
-    values = Atlas([np.zeros((30, 30), np.uint8), picture]).sample(points, spacing, torch.tensor([1, 1]))
-    cut = to_bytes(average_samples(values)).numpy()
+    cut = cut_from(Atlas([np.zeros((30, 30), np.uint8), picture]), frames, np.array([1, 1]), 8, 6.0, "cpu")
     assert np.abs(cut.astype(int) - extract_patches(picture, frames, 8, 6.0)).max() <= 1

@@ -10,9 +10,9 @@ from doap.patches.cut import SIZE
 from doap.patches.frameset import SOURCES, FrameSet
 from doap.patches.grouping import Ids
 from doap.photos.atlas import Atlas
-from doap.photos.extract import average_samples, to_bytes
+from doap.photos.extract import average_samples, pixel_spacing, to_bytes
 from doap.photos.images import Grey
-from doap.photos.views import disturb_light, jittered_points, mixed_levels
+from doap.photos.views import disturb_light, jitter_frames, mixed_levels, tilted_grid
 
 # How strongly patches are disturbed at most, by source: up to tough views where the photo shows one look of a point,
 # easy ones where photos differ by themselves.
@@ -59,8 +59,10 @@ class ResidentFrames:
         chosen = torch.from_numpy(indices).to(self.device, non_blocking=True)
         chance = torch.rand(len(chosen), generator=random, device=self.device)
         strength = mixed_levels((chance * self._levels[chosen]).long())
-        points, spacing = jittered_points(self._frames[chosen], strength, self.size, self._extent, random)
-        values = average_samples(self._atlas.sample(points, spacing, self._photos[chosen]))
+        jittered = jitter_frames(self._frames[chosen], strength, random)
+        grid = tilted_grid(jittered, strength, self.size, random)
+        spacing = pixel_spacing(jittered, self.size, self._extent)
+        values = average_samples(self._atlas.cut(jittered, grid, self._extent, spacing, self._photos[chosen]))
         return to_bytes(disturb_light(values, strength, random))
 
 

@@ -89,7 +89,9 @@ def place_points(unit: Tensor, frames: Tensor, extent: float) -> Tensor:
 
 def pixel_spacing(frames: Tensor, size: int, extent: float) -> Tensor:
     """Distance between patch pixels in the picture along the frame's longer axis, (N,)."""
-    longest: Tensor = torch.linalg.matrix_norm(frames[:, :, :2], ord=2)
+    (a, b), (c, d) = (row.unbind(1) for row in frames[:, :, :2].unbind(1))
+    # The larger singular value of [[a b] [c d]]; torch's own way, a decomposition, makes a GPU wait.
+    longest = (torch.hypot(a + d, b - c) + torch.hypot(a - d, b + c)) / 2
     return 2 * extent * longest / size
 
 

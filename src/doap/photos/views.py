@@ -73,16 +73,10 @@ def jittered_views(
     """
     strength = LEVELS[level]
     device = pyramid.levels[0].device
-    points, spacing = jittered_points(torch.from_numpy(frames).to(device), strength, size, extent, random)
-    return to_bytes(disturb_light(average_samples(pyramid.sample(points, spacing)), strength, random))
-
-
-def jittered_points(
-    frames: Tensor, strength: Level, size: int, extent: float, random: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Where to read the picture for disturbed (N, 2, 3) frames: (N, s, s, 2) points and (N,) pixel spacings."""
-    jittered = jitter_frames(frames, strength, random)
-    return _tilt(jittered, strength, size, extent, random), pixel_spacing(jittered, size, extent)
+    jittered = jitter_frames(torch.from_numpy(frames).to(device), strength, random)
+    points = place_points(torch.stack(tilted_grid(jittered, strength, size, random), -1), jittered, extent)
+    values = average_samples(pyramid.sample(points, pixel_spacing(jittered, size, extent)))
+    return to_bytes(disturb_light(values, strength, random))
 
 
 def jitter_frames(frames: Tensor, strength: Level, random: torch.Generator) -> Tensor:
@@ -97,6 +91,14 @@ def jitter_frames(frames: Tensor, strength: Level, random: torch.Generator) -> T
     shift = noise[:, 4:] * _each(strength.shift, 1)
     shape = frames[:, :, :2]
     return torch.cat([shape @ map_, frames[:, :, 2:] + shape @ shift[:, :, None]], 2)
+
+
+def tilted_grid(frames: Tensor, strength: Level, size: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Sample positions of patches whose planes are tilted, u / (1 + t·u): two tensors (N, s, s), across and down."""
+    tilt = torch.randn(len(frames), 1, 1, 2, generator=random, device=frames.device) * _each(strength.perspective, 3)
+    across, down = patch_grid(size, frames.device).unbind(-1)
+    depth = 1 + (tilt[..., 0] * across + tilt[..., 1] * down).clamp(min=-0.5)
+    return across / depth, down / depth
 
 
 def disturb_light(values: Tensor, strength: Level, random: torch.Generator) -> Tensor:
@@ -128,15 +130,6 @@ def measured_overlap(level: str, samples: int = 4000, seed: int = 0) -> float:
     plain = torch.eye(2, 3).expand(samples, 2, 3)
     jittered = jitter_frames(plain, LEVELS[level], torch.Generator().manual_seed(seed))
     return float(np.mean(overlap(plain.contiguous().numpy(), jittered.numpy())))
-
-
-def _tilt(frames: Tensor, strength: Level, size: int, extent: float, random: torch.Generator) -> Tensor:
-    """Sample points (N, s, s, 2) of frames whose plane is tilted: u / (1 + v·u) in patch coordinates."""
-    tilt = torch.randn(len(frames), 1, 1, 2, generator=random, device=frames.device)
-    unit = patch_grid(size, frames.device)
-    tilt = tilt * _each(strength.perspective, 3)
-    depth = 1 + (tilt * unit).sum(-1, keepdim=True).clamp(min=-0.5)
-    return place_points(unit / depth, frames, extent)
 
 
 def _each(value: float | Tensor, axes: int) -> float | Tensor:
