@@ -106,9 +106,14 @@ def distinctive_matches(first: Descriptors, second: Descriptors, ratio: float) -
     """
     if not len(first) or len(second) < 2:
         return np.zeros((0, 2), np.int64)
-    similar = torch.from_numpy(first) @ torch.from_numpy(second).T
-    best, nearest_two = similar.topk(2, dim=1)
-    squared = (2 - 2 * best).clamp(min=0)
-    mutual = similar.argmax(0)[nearest_two[:, 0]] == torch.arange(len(first))
-    kept = mutual & (squared[:, 0] < ratio**2 * squared[:, 1])
-    return torch.stack([kept.nonzero()[:, 0], nearest_two[kept, 0]], 1).numpy()
+    similar = (torch.from_numpy(first) @ torch.from_numpy(second).T).numpy()
+    rows = np.arange(len(first))
+    best = similar.argmax(1)
+    nearest_squared = 2 - 2 * similar[rows, best]
+    similar[rows, best] = -1
+    second_squared = 2 - 2 * similar.max(1)
+    kept = np.flatnonzero(nearest_squared < ratio**2 * second_squared)
+    # Back from the few that are left: a search for each item of the other side would cost as much as all before.
+    back = (torch.from_numpy(second[best[kept]]) @ torch.from_numpy(first).T).numpy().argmax(1)
+    kept = kept[back == kept]
+    return np.stack([kept, best[kept]], 1)

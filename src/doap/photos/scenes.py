@@ -58,7 +58,7 @@ def group_photos(
         progress(f"reading {number + 1} of {count}")
     still = _still_links(read, np.stack(thumbnails), sizes)
     progress("comparing")
-    linked = np.concatenate([still, _feature_links(features, {tuple(pair) for pair in still.tolist()})])
+    linked = np.concatenate([still, _feature_links(features, still)])
     return _sort_out(count, still, linked)
 
 
@@ -74,12 +74,15 @@ def _still_links(read: Callable[[int], Grey], thumbnails: NDArray[np.float32], s
     return np.array(links, np.int64).reshape(-1, 2)
 
 
-def _feature_links(features: list[PhotoFeatures], known: set[tuple[int, ...]]) -> Ids:
+def _feature_links(features: list[PhotoFeatures], known: Ids) -> Ids:
+    """Links that join what is not joined yet; those between photos of one part would not change it."""
+    part = components(len(features), known[:, 0], known[:, 1])
     links = []
     for i, first in enumerate(features):
         for j, second in enumerate(features[i + 1 : i + 1 + WINDOW], i + 1):
-            if (i, j) not in known and _overlap(first, second):
+            if part[i] != part[j] and _overlap(first, second):
                 links.append((i, j))
+                part[part == part[j]] = part[i]
     return np.array(links, np.int64).reshape(-1, 2)
 
 

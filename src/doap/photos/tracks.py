@@ -22,7 +22,7 @@ from doap.photos.sift import describe_sift
 
 Ids = NDArray[np.int64]
 
-FEATURES = 3000
+FEATURES = 2000
 RATIO = 0.8
 MIN_MATCHES = 15
 # A pair whose homography explains this share of what the fundamental matrix does shows no depth (COLMAP's rule).
