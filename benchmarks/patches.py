@@ -139,8 +139,7 @@ def drawing(patches: PatchSet, device: str) -> Measured:
 
     def draw() -> None:
         indices = next(ours)
-        groups = torch.from_numpy(patches.groups[indices]).to(device, non_blocking=True)
-        flip_and_turn(resident.draw(indices, random), groups, random)
+        flip_and_turn(resident.draw(indices, random), torch.from_numpy(patches.groups[indices]), random)
         tables.ignore(indices)
 
     loader = iter(

@@ -46,7 +46,7 @@ def test_overlapping_groups_get_no_gradient_from_each_other(device: str) -> None
     # Two groups alone that overlap: nothing to tell apart, so AP is 1 and flat. Without the table it is not.
     grouping = Grouping([0, 0, 1, 1], overlaps=np.array([[1, 0]]))
     table = OverlapTables(grouping, device).ignore(np.arange(4))
-    outputs = torch.randn(4, 8, device=device, requires_grad=True)
+    outputs = torch.randn(4, 8).to(device).requires_grad_()
     loss = AveragePrecisionLoss("real")
     (free,) = torch.autograd.grad(loss(outputs, torch.tensor([0, 0, 1, 1])), outputs)
     assert free.abs().max() > 1e-3

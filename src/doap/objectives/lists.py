@@ -62,7 +62,8 @@ class IgnoreTable:
         pairs = self.labels * len(other.table) + other.labels.to(self.labels.device)
         names, labels = torch.unique(pairs, return_inverse=True)
         table = self.table
-        mine, theirs = (names // len(other.table)).to(table.device), (names % len(other.table)).to(table.device)
+        mine = (names // len(other.table)).to(table.device, non_blocking=True)
+        theirs = (names % len(other.table)).to(table.device, non_blocking=True)
         others = other.table.to(table.device)
         return IgnoreTable(labels, table[mine][:, mine] | others[theirs][:, theirs])
 

@@ -1,8 +1,11 @@
 """Augmentation on the device: the same flips and quarter turns for all patches of a group."""
 
+from functools import cache
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+SYMMETRIES = 8
 
 
 def flip_and_turn(patches: Tensor, groups: Tensor, random: torch.Generator) -> Tensor:
@@ -10,18 +13,21 @@ def flip_and_turn(patches: Tensor, groups: Tensor, random: torch.Generator) -> T
 
     Args:
         patches: (M, S, S) or (M, 1, S, S), of any type.
-        groups: (M,) integer group of each patch, in any order.
+        groups: (M,) integer group of each patch, in any order; on the CPU, so that a GPU need not wait.
         random: draws the symmetries; on the device of the patches.
 
     Returns:
-        New patches of the same shape and type, on the same device, without waiting for it.
+        New patches of the same shape and type, on the same device.
     """
-    ordered, order = groups.to(patches.device).sort()
-    # Numbered by sorting rather than by `unique`, whose result's shape a GPU would have to tell first.
-    number = torch.empty_like(order)
-    number[order] = F.pad((ordered[1:] != ordered[:-1]).cumsum(0), (1, 0))
-    symmetry = torch.randint(8, (len(patches),), generator=random, device=patches.device)[number]
-    symmetry = symmetry.view(-1, *[1] * (patches.ndim - 1))
-    patches = torch.where(symmetry % 2 == 1, patches.flip(-1), patches)
-    patches = torch.where(symmetry // 2 % 2 == 1, patches.flip(-2), patches)
-    return torch.where(symmetry // 4 == 1, patches.transpose(-1, -2), patches)
+    number = torch.unique(groups, return_inverse=True)[1].to(patches.device, non_blocking=True)
+    symmetry = torch.randint(SYMMETRIES, (len(patches),), generator=random, device=patches.device)[number]
+    places = _places(patches.shape[-1], patches.device)[symmetry]
+    return patches.flatten(1).gather(1, places).view(patches.shape)
+
+
+@cache
+def _places(side: int, device: torch.device) -> Tensor:
+    """From where each pixel comes under each symmetry, (8, S · S)."""
+    plain = torch.arange(side * side, device=device).view(side, side)
+    turned = [plain.rot90(quarter) for quarter in range(4)]
+    return torch.stack([*turned, *(square.flip(0) for square in turned)]).flatten(1)
