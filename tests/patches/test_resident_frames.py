@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+import torch
+
+from doap.patches.frameset import FrameSet, encode
+from doap.patches.resident_frames import ResidentFrames
+from doap.patches.sampling import GroupBatches
+from doap.photos.extract import extract_patches
+from doap.photos.frames import detect_dog
+
+
+@pytest.fixture
+def frames(photo: np.ndarray) -> FrameSet:
+    """The same 150 frames as single photos' and as tracks', the latter in another photo."""
+    found = detect_dog(photo, 150)
+    twice = np.concatenate([found, found])
+    which = np.repeat([0, 1], len(found))
+    return FrameSet([encode(photo), encode(photo)], ["a", "b"], which, twice, np.arange(300), which, 2 * which)
+
+
+def likeness(drawn: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    a, b = (x.reshape(len(x), -1).astype(float) for x in (drawn, plain))
+    a, b = (x - x.mean(1, keepdims=True) for x in (a, b))
+    return (a * b).sum(1) / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1)
+
+
+def test_drawn_patches_are_views_of_their_frames(frames: FrameSet, photo: np.ndarray, device: str) -> None:
+    source = ResidentFrames(frames, device)
+    random = torch.Generator(device).manual_seed(0)
+    drawn = source.draw(np.arange(300), random)
+    assert (drawn.shape, drawn.dtype, drawn.device.type) == ((300, 32, 32), torch.uint8, device)
+    plain = extract_patches(photo, frames.frames, 32, 12.0)
+    own = likeness(drawn.cpu().numpy(), plain)
+    other = likeness(drawn.cpu().numpy(), np.roll(plain, 7, axis=0))
+    assert np.median(own) > 0.7 > 0.3 > np.median(np.abs(other))
+    # Photos that differ by themselves are disturbed less.
+    assert own[150:].mean() > own[:150].mean() + 0.05
+
+
+def test_one_item_drawn_twice_gives_two_views_and_a_seed_the_same_ones(frames: FrameSet, device: str) -> None:
+    source = ResidentFrames(frames, device, size=24)
+    indices = np.repeat(np.arange(0, 300, 10), 2)
+    first, again, other = (source.draw(indices, torch.Generator(device).manual_seed(s)) for s in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    different = (first[::2] != first[1::2]).flatten(1).any(1)
+    assert different.float().mean() > 0.6  # both may be drawn undisturbed
+
+
+def test_samplers_make_groups_of_single_frames(frames: FrameSet) -> None:
+    (batch,) = GroupBatches(frames, 1200, seed=0, views=4).batches(0)
+    groups = frames.groups[batch].reshape(-1, 4)
+    assert (groups == groups[:, :1]).all()
+    assert len(np.unique(groups)) == 300
+
+
+def test_a_part_holds_only_its_photos(frames: FrameSet) -> None:
+    whole, part = ResidentFrames(frames), ResidentFrames(frames.part(frames.photos == 1))
+    assert len(part._atlas) == 1
+    drawn = [
+        source.draw(at, torch.Generator().manual_seed(0))
+        for source, at in ((whole, np.array([160, 170])), (part, np.array([10, 20])))
+    ]
+    assert torch.equal(*drawn)
