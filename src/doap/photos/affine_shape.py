@@ -93,8 +93,8 @@ def _gradients(pyramid: Pyramid, frames: Tensor, window: float) -> tuple[Tensor,
     outer = _steps(len(inner) // 2 + math.ceil(2.5 * SMOOTHING / SPACING), device)
     y, x = torch.meshgrid(outer, outer, indexing="ij")
     points = place_points(torch.stack([x, y], -1), frames, 1.0)
-    # The level follows the mean axis: one chosen for the longer would have blurred what varies along the shorter.
-    values = pyramid.sample(points, SPACING * frames[:, :, :2].det().abs().sqrt())
+    # The level follows the shorter axis: one chosen for the longer would have blurred what varies along the shorter.
+    values = pyramid.sample(points, SPACING * torch.linalg.matrix_norm(frames[:, :, :2], ord=-2))
     offsets = outer - inner[:, None]
     blur = torch.exp(-0.5 * (offsets / SMOOTHING) ** 2)
     blur /= blur.sum(1, keepdim=True)
