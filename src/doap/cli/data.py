@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from doap.cli import data_show
+from doap.cli import data_hpatches, data_show
 from doap.cli.console import counting_bar, errors, say, say_overlaps
 from doap.errors import DoapError
 from doap.patches.from_photos import build_from_photos
@@ -17,6 +17,7 @@ from doap.photos.images import Grey, find_photos, read_grey
 
 app = typer.Typer(no_args_is_help=True, help="Make patch sets and look at them.")
 app.command("show", epilog=data_show.EXAMPLE)(data_show.show)
+app.command("hpatches", epilog=data_hpatches.EXAMPLE)(data_hpatches.hpatches)
 
 
 @app.command(epilog="Example: doap data build photos/ -o sets/mine")
