@@ -12,7 +12,7 @@ from PIL import Image
 from doap.cli.main import main
 from doap.patches.hpatches import EXTENT, SIZE, STRIPS, read_strip
 from doap.patches.make_hpatches import choose_frames, cut_strips
-from doap.photos.frames import overlap, transform_frames, transform_points
+from doap.photos.frames import overlap, scales, transform_frames, transform_points
 from doap.photos.views import LEVELS, Level
 
 HOMOGRAPHIES = np.array(
@@ -65,6 +65,7 @@ def test_frames_lie_in_all_images_and_none_twice(chosen: np.ndarray) -> None:
         rim = np.einsum("nij,kj->nki", sent[:, :, :2], corners) + sent[:, None, :, 2]
         assert rim.min() >= -1e-3
         assert rim.max() <= 511 + 1e-3
+        assert scales(sent).min() >= 0.999
     i, j = np.triu_indices(len(chosen), 1)
     near = np.linalg.norm(chosen[i, :, 2] - chosen[j, :, 2], axis=1) < 20
     assert overlap(chosen[i[near]], chosen[j[near]], 48).max() < 0.53

@@ -3,6 +3,8 @@
 Frames of the reference image are pooled from DoG, Harris and Hessian detections; of those that overlap by more
 than half a random one is kept; those whose patch leaves any of the images are dropped. The rest are sent into
 the other images by the homographies and jittered there, as a detector would have found them: easy, hard and tough.
+Beyond the paper, a frame that has shrunk below a pixel in some image is dropped: its patch there is a blur, off by
+several scales where the homography is off by a pixel.
 """
 
 import json
@@ -20,13 +22,14 @@ from doap.files import make_folder, write_text
 from doap.patches.hpatches import EXTENT, IMAGES, SIZE, write_hpatches_folder
 from doap.photos.detectors import DETECTORS
 from doap.photos.extract import Pyramid, extract_patches
-from doap.photos.frames import Frames, overlap, transform_frames
+from doap.photos.frames import Frames, overlap, scales, transform_frames
 from doap.photos.images import Grey, read_grey
 from doap.photos.sequences import ImageSequence
 from doap.photos.spread import without_duplicates
 from doap.photos.views import LEVELS, Level, jitter_frames
 
 POOLED = ("dog", "harris", "hessian")
+SMALLEST_SCALE = 1.0  # pixels
 SETTINGS = "made.json"
 OVERLAP_RESOLUTION = 24  # right to 0.01 for a frame, which the mean over hundreds does not show
 
@@ -97,13 +100,16 @@ def choose_frames(
     Args:
         images: n of them, (H, W) uint8.
         homographies: (n, 3, 3) from the first image to each.
-        points: how many at most, and how many to ask of each detector.
+        points: how many at most, and how many of each detector at most, its strongest.
         random: decides which of overlapping frames is kept, and which of too many.
     """
-    frames = np.concatenate([DETECTORS[name](images[0], points) for name in POOLED])
-    for image, homography in zip(images, homographies, strict=True):
-        frames = frames[_lies_inside(transform_frames(frames, homography), image.shape)]
-    frames = frames[random.permutation(len(frames))]
+    pooled = []
+    for name in POOLED:
+        frames = DETECTORS[name](images[0], None)
+        for image, homography in zip(images, homographies, strict=True):
+            frames = frames[_can_be_cut(transform_frames(frames, homography), image.shape)]
+        pooled.append(frames[:points])
+    frames = random.permutation(np.concatenate(pooled))
     return frames[without_duplicates(frames)][:points]
 
 
@@ -138,9 +144,10 @@ def cut_strips(
     return strips, {level: float(np.mean(values)) for level, values in overlaps.items()}
 
 
-def _lies_inside(frames: Frames, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Whether the whole patch of a frame lies in an image, in front of the camera."""
+def _can_be_cut(frames: Frames, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Whether the whole patch of a frame lies in an image, in front of the camera, and is not too small."""
     half = EXTENT * np.abs(frames[:, :, :2]).sum(2)
     low, high = frames[:, :, 2] - half, frames[:, :, 2] + half
     upright = np.linalg.det(frames[:, :, :2]) > 0  # a point behind the camera arrives mirrored
-    return np.asarray((low >= 0).all(1) & (high <= np.array(shape[::-1]) - 1).all(1) & upright)
+    within = (low >= 0).all(1) & (high <= np.array(shape[::-1]) - 1).all(1)
+    return np.asarray(within & upright & (scales(frames) >= SMALLEST_SCALE))
