@@ -51,7 +51,7 @@ def test_a_blob_is_found_at_its_centre_with_its_scale(sigma: float, height: floa
 
 
 def test_scale_means_the_same_for_every_detector() -> None:
-    for sigma in (2.5, 4, 7, 11):
+    for sigma in (2.5, 7):
         image = blob(sigma)
         dog = scales(detect_dog(image, 1))[0]
         assert dog == pytest.approx(0.89 * sigma, rel=0.03)
@@ -164,18 +164,20 @@ def test_nothing_is_found_in_tiny_or_flat_images(detect: detectors.Detector, sha
 def test_large_images_are_halved_and_frames_put_back(
     detect: detectors.Detector, photo: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = detect(photo, 200)
-    monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", photo.size)
-    doubled = cv2.resize(photo, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST)
-    found = detect(doubled, 200)
+    picture = photo[:256, :256]
+    plain = detect(picture, 100)
+    monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", picture.size)
+    doubled = cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST)
+    found = detect(doubled, 100)
     np.testing.assert_allclose(found[:, :, :2], 2 * plain[:, :, :2], rtol=1e-5)
     np.testing.assert_allclose(found[:, :, 2], 2 * plain[:, :, 2] + 0.5, rtol=1e-5)
 
 
 def test_detection_is_the_same_each_time_and_a_limit_takes_the_first(photo: np.ndarray) -> None:
     for detect in (detect_harris, detect_hessian):
-        np.testing.assert_array_equal(detect(photo, 100), detect(photo)[:100])
-        np.testing.assert_array_equal(detect(photo), detect(photo))
+        whole = detect(photo)
+        np.testing.assert_array_equal(detect(photo, 100), whole[:100])
+        np.testing.assert_array_equal(detect(photo), whole)
 
 
 def kornia_detector(name: str) -> detectors.Detector:
