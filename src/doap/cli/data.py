@@ -11,6 +11,7 @@ from doap.cli import data_hpatches, data_show
 from doap.cli.console import counting_bar, errors, say, say_overlaps
 from doap.errors import DoapError
 from doap.patches.from_photos import build_from_photos
+from doap.patches.official import locate
 from doap.patches.patchset import PatchSet
 from doap.patches.writer import DEFAULT_EXTENT
 from doap.photos.images import Grey, find_photos, read_grey
@@ -61,13 +62,12 @@ def info(
     verify: Annotated[bool, typer.Option(help="Check every byte against its checksum.")] = False,
 ) -> None:
     """Say what a patch set holds, and whether it is whole."""
-    folder = data_show.locate_with_bar(path)
-    patches = PatchSet.open(folder)
+    patches = data_show.open_with_bar(path)
     sizes = np.diff(patches.members_start)
     say(repr(patches))
     say(f"  groups of {sizes.min()} to {sizes.max()} patches, {sizes.mean():.1f} on average")
     say(f"  extent {patches.extent:g}; labels: {', '.join(patches.labels) or 'none'}")
     if verify:
         with errors.status("checking every byte"):
-            PatchSet.verify(folder)
+            PatchSet.verify(locate(path))
         say("  every checksum is right")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import counting_bar, say
-from doap.patches.official import locate
+from doap.patches.official import open_any
 from doap.patches.patchset import PatchSet
 from doap.patches.sheets import draw_sheet
 
@@ -23,13 +23,13 @@ def show(
 
     An official folder of Phototour, HPatches or RomePatches is converted the first time and remembered.
     """
-    patches = PatchSet.open(locate_with_bar(path))
+    patches = open_with_bar(path)
     draw_sheet(patches, output, groups, seed)
     say(f"{min(groups, len(patches.members_start) - 1)} groups of {patches} in {output}")
 
 
-def locate_with_bar(path: Path) -> Path:
-    """`doap.patches.official.locate`, with a bar while an official folder is converted."""
+def open_with_bar(path: Path) -> PatchSet:
+    """`open_any`, with a bar while an official folder is converted."""
     with counting_bar() as bar:
         task = bar.add_task("converting", total=None, visible=False)
-        return locate(path, lambda done, total: bar.update(task, completed=done, total=total, visible=True))
+        return open_any(path, lambda done, total: bar.update(task, completed=done, total=total, visible=True))

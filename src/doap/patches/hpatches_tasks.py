@@ -130,7 +130,7 @@ def _read_columns(file: Path, texts: list[str], numbers: list[str]) -> tuple[lis
     except OSError as fault:
         raise DoapError(f"{file}: cannot be read ({fault.strerror})") from fault
     except (ValueError, IndexError, OverflowError, csv.Error) as fault:
-        raise DoapError(f"{file}: line {len(found[texts[0]]) + 2} is damaged ({fault})") from fault
+        raise DoapError(f"{file}: line {rows.line_num} is damaged ({fault})") from fault
     if not found[texts[0]]:
         raise DoapError(f"{file}: the list is empty")
     return list(names), {name: np.frombuffer(column, np.int64) for name, column in found.items()}

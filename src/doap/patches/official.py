@@ -54,26 +54,13 @@ def open_any(path: Path | str, progress: Progress = no_progress, sequences: Sequ
     Raises:
         DoapError: one line that names the file and the fault.
     """
-    found = PatchSet.open(locate(path, progress))
+    found = _open(Path(path), progress)[1]
     return found if sequences is None else select_sequences(found, sequences)
 
 
 def locate(path: Path | str, progress: Progress = no_progress) -> Path:
     """The folder of the patch set: `path` itself, or what the official folder at `path` was converted to."""
-    folder = Path(path)
-    if (folder / MANIFEST).is_file():
-        return folder
-    if not folder.is_dir():
-        raise DoapError(f"{folder}: no such folder")
-    layout = recognise(folder)
-    target = _target(folder, layout)
-    if not _is_whole(target):
-        make_folder(target.parent)
-        # One conversion at a time in a cache: who waits finds it done, and what lies around half made is nobody's.
-        with FileLock(target.parent / "lock"):
-            if not _is_whole(target):
-                _convert(folder, layout, target, progress)
-    return target
+    return _open(Path(path), progress)[0]
 
 
 def recognise(folder: Path) -> Layout:
@@ -82,7 +69,7 @@ def recognise(folder: Path) -> Layout:
         if layout.source_files(folder):
             return layout
     raise DoapError(
-        f"{folder}: neither a patch set ({MANIFEST}) nor an official folder of Phototour ({phototour.INFO} and *.bmp), "
+        f"{folder}: not a patch set ({MANIFEST}), nor an official folder of Phototour ({phototour.INFO} and *.bmp), "
         "HPatches (folders with ref.png, e1.png …) or RomePatches (patch_retrieval_Rome_train.mat …)"
     )
 
@@ -123,6 +110,25 @@ def cache_folder() -> Path:
     return (Path(chosen) if chosen else Path.home() / ".cache" / "doap") / "converted"
 
 
+def _open(folder: Path, progress: Progress) -> tuple[Path, PatchSet]:
+    if (folder / MANIFEST).is_file():
+        return folder, PatchSet.open(folder)
+    if not folder.is_dir():
+        raise DoapError(f"{folder}: not a patch set or official folder (no such folder)")
+    layout = recognise(folder)
+    target = _target(folder, layout)
+    found = _open_whole(target)
+    if found is None:
+        make_folder(target.parent)
+        # One conversion at a time in a cache: who waits finds it done, and what lies around half made is nobody's.
+        with FileLock(target.parent / "lock"):
+            found = _open_whole(target)
+            if found is None:
+                _convert(folder, layout, target, progress)
+                found = PatchSet.open(target)
+    return target, found
+
+
 def _target(folder: Path, layout: Layout) -> Path:
     place = folder.resolve()
     state = hashlib.sha256(f"{VERSION}".encode())
@@ -136,12 +142,11 @@ def _stem(place: Path, layout: Layout) -> str:
     return f"{layout.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
 
 
-def _is_whole(target: Path) -> bool:
+def _open_whole(target: Path) -> PatchSet | None:
     try:
-        PatchSet.open(target)
-    except DoapError:
-        return False
-    return True
+        return PatchSet.open(target)
+    except DoapError:  # not made yet, or damaged since
+        return None
 
 
 def _convert(folder: Path, layout: Layout, target: Path, progress: Progress) -> None:

@@ -36,8 +36,7 @@ def convert_phototour(folder: Path, path: Path, progress: Progress = no_progress
     """Write the patches of a Phototour folder as a patch set, one sheet in memory at a time.
 
     A group is a 3D point with its official number, the set is one sequence named after its folder. How
-    large the patches are for their keypoints is not published; the extent is the default one, at which
-    descriptors trained on these patches match photos best.
+    large the patches are for their keypoints is not in the files; the extent is the default one, by assumption.
 
     Args:
         folder: with the sheets and info.txt.

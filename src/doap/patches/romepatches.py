@@ -46,7 +46,7 @@ def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progre
 
     Each half is a sequence, "train" or "test"; colour becomes luma. The label "query" is 1 for the official
     queries, the patches of `labels_gt`, and 0 for the others. How large the patches are for their
-    keypoints is not published; the extent is the default one.
+    keypoints is not in the files; the extent is the default one, by assumption.
 
     Args:
         folder: with the .mat files.

@@ -15,7 +15,7 @@ MOST_ACROSS = 16
 CELL = 64  # about the side at which a patch is shown
 GAP = 6
 MARGIN = 16
-LABEL = 190
+LABEL = 210
 PAPER, INK, FAINT = 255, 30, 125
 
 
@@ -90,7 +90,7 @@ def _number(patch_set: Groups, members: Ids, size: int) -> str:
 
 
 def _label(pen: ImageDraw.ImageDraw, middle: int, name: str, number: str) -> None:
-    large, small = ImageFont.load_default(15), ImageFont.load_default(11)
+    large, small = ImageFont.load_default(15), ImageFont.load_default(12)
     width = LABEL - 2 * GAP
     if pen.textlength(name, large) > width:
         while pen.textlength(f"{name}…", large) > width:

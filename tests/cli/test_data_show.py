@@ -1,0 +1,72 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from doap import PatchSet
+from doap.cli.main import app, main
+from doap.patches.hpatches import STRIPS, write_hpatches_folder
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def official(tmp_path: Path) -> Path:
+    patches = np.random.default_rng(0).integers(0, 256, (9, 65, 65), dtype=np.uint8)
+    write_hpatches_folder(tmp_path / "hpatches" / "i_dome", dict.fromkeys(STRIPS, patches))
+    return tmp_path / "hpatches"
+
+
+def test_help_has_an_example() -> None:
+    shown = CliRunner().invoke(app, ["data", "show", "--help"])
+    assert shown.exit_code == 0
+    assert "Example: doap data show" in " ".join(shown.output.split())
+
+
+def test_an_official_folder_is_shown(official: Path, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheets" / "sheet.png"
+    shown = CliRunner().invoke(app, ["data", "show", str(official), "-o", str(sheet), "--groups", "4", "--seed", "3"])
+    assert shown.exit_code == 0, shown.output
+    assert f"4 groups of PatchSet(144 patches of 65x65, 9 groups, 1 sequence) in {sheet}" in shown.output
+    with Image.open(sheet) as picture:
+        assert picture.width > 16 * 65
+        assert 4 * 65 < picture.height < 5 * 71
+
+
+def test_a_patch_set_is_shown(tmp_path: Path) -> None:
+    PatchSet([np.zeros((6, 32, 32), np.uint8)], [0, 0, 1, 1, 2, 2]).save(tmp_path / "set")
+    shown = CliRunner().invoke(app, ["data", "show", str(tmp_path / "set"), "-o", str(tmp_path / "sheet.png")])
+    assert shown.exit_code == 0, shown.output
+    assert "3 groups of PatchSet(6 patches of 32x32" in shown.output
+
+
+def test_info_of_an_official_folder(official: Path) -> None:
+    for _ in range(2):
+        shown = CliRunner().invoke(app, ["data", "info", str(official), "--verify"])
+        assert shown.exit_code == 0, shown.output
+        assert "groups of 16 to 16 patches" in shown.output
+        assert "labels: image, noise" in shown.output
+        assert "every checksum is right" in shown.output
+
+
+@pytest.mark.parametrize("verb", [["info"], ["show", "-o", "sheet.png"]])
+def test_a_fault_is_one_line(
+    official: Path, verb: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (official / "i_dome" / "h4.png").write_bytes(b"")
+    monkeypatch.chdir(official)
+    monkeypatch.setattr(sys, "argv", ["doap", "data", *verb, str(official)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert told.startswith("doap: ")
+    assert "h4.png: not a picture" in told
+    assert told.count("\n") == 1
+    assert not (official / "sheet.png").exists()

@@ -1,0 +1,48 @@
+"""Small data sets written in exactly the official formats, each by hand rather than by the code under test."""
+
+import struct
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+
+def write_bmp(file: Path, pixels: np.ndarray) -> None:
+    """An 8-bit BMP with a grey palette, rows from the bottom up, as the Phototour sheets are."""
+    height, width = pixels.shape
+    palette = b"".join(bytes([i, i, i, 0]) for i in range(256))
+    header = struct.pack("<2sIHHI", b"BM", 1078 + pixels.size, 0, 0, 1078)
+    header += struct.pack("<IiiHHIIiiII", 40, width, height, 1, 8, 0, pixels.size, 0, 0, 256, 0)
+    assert width % 4 == 0  # rows are padded to four bytes
+    file.write_bytes(header + palette + pixels[::-1].tobytes())
+
+
+def write_phototour(folder: Path, patches: np.ndarray, points: np.ndarray) -> None:
+    """Sheets of 16x16 patches row by row, the last one padded with black, and info.txt."""
+    folder.mkdir(parents=True)
+    for number, start in enumerate(range(0, len(patches), 256)):
+        sheet = np.zeros((1024, 1024), np.uint8)
+        for place, patch in enumerate(patches[start : start + 256]):
+            top, left = 64 * (place // 16), 64 * (place % 16)
+            sheet[top : top + 64, left : left + 64] = patch
+        write_bmp(folder / f"patches{number:04d}.bmp", sheet)
+    (folder / "info.txt").write_text("".join(f"{point} 0\n" for point in points))
+
+
+def some_phototour(folder: Path, count: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    patches = random.integers(0, 256, (count, 64, 64), dtype=np.uint8)
+    points = 7 + np.arange(count) // 3 * 2  # neither from 0 nor without gaps
+    write_phototour(folder, patches, points)
+    return patches, points
+
+
+def write_mat73(file: Path, **variables: np.ndarray) -> None:
+    """A MATLAB 7.3 file: HDF5 behind a header of 512 bytes, axes reversed, the class of each variable beside it."""
+    with h5py.File(file, "w", userblock_size=512) as store:
+        for name, values in variables.items():
+            item = store.create_dataset(name, data=values.T)
+            item.attrs["MATLAB_class"] = np.bytes_({"uint8": "uint8", "float64": "double"}[str(values.dtype)])
+    text = b"MATLAB 7.3 MAT-file, Platform: GLNXA64, Created on: Mon Jan  5 10:00:00 2015 HDF5 schema 1.00 ."
+    with file.open("r+b") as raw:
+        raw.write(text.ljust(116) + bytes(8) + struct.pack("<H", 0x0200) + b"IM")
