@@ -139,7 +139,7 @@ def test_folders_are_made_and_a_stopped_run_goes_on(
         file.unlink()
     Path("made/v_one").rmdir()
     untouched = Path("made/v_two/ref.png").stat().st_mtime_ns
-    assert "1 sequences, 20 patches" in doap("sequences", "-o", "made", "--points", 20)[1]
+    assert "1 sequence, 20 patches" in doap("sequences", "-o", "made", "--points", 20)[1]
     assert all((read_strip(Path("made/v_one") / f"{n}.png") == patches).all() for n, patches in strips.items())
     assert Path("made/v_two/ref.png").stat().st_mtime_ns == untouched
 

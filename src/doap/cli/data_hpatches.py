@@ -69,7 +69,8 @@ def _find(paths: list[Path]) -> tuple[list[ImageSequence], list[str]]:
 
 def _summarise(made: list[Made], output: Path, before: int) -> None:
     already = f", {before} were there already" if before else ""
-    say(f"{len(made)} sequences, {sum(m.patches for m in made)} patches a strip in all, in {output}{already}")
+    plural = "s" * (len(made) != 1)
+    say(f"{len(made)} sequence{plural}, {sum(m.patches for m in made)} patches a strip in all, in {output}{already}")
     weights = [m.patches for m in made]
     for level in LEVELS:
         mean = np.average([m.overlaps[level] for m in made], weights=weights)
