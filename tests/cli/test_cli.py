@@ -32,7 +32,16 @@ def doap(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
     return call
 
 
-VERBS = [["demo"], ["match"], ["describe"], ["train"], ["eval", "warped"], ["data", "build"], ["data", "info"]]
+VERBS = [
+    ["demo"],
+    ["match"],
+    ["describe"],
+    ["train"],
+    ["eval", "warped"],
+    ["data", "build"],
+    ["data", "hpatches"],
+    ["data", "info"],
+]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)

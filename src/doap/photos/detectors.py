@@ -108,7 +108,8 @@ def _harris(level: Plane, sigma: float) -> Plane:
     """det M - α trace² M of the second moments M of σ ∇L under a Gaussian of σ."""
     x = cv2.Scharr(level, cv2.CV_32F, 1, 0, scale=sigma / 32)
     y = cv2.Scharr(level, cv2.CV_32F, 0, 1, scale=sigma / 32)
-    xx, xy, yy = (cv2.GaussianBlur(cv2.multiply(a, b), (0, 0), sigma) for a, b in ((x, x), (x, y), (y, y)))
+    side = 2 * round(3 * sigma) + 1
+    xx, xy, yy = (cv2.GaussianBlur(cv2.multiply(a, b), (side, side), sigma) for a, b in ((x, x), (x, y), (y, y)))
     trace = xx + yy
     determinant = cv2.multiply(xx, yy) - cv2.multiply(xy, xy)
     return np.asarray(determinant - cv2.multiply(trace, trace, scale=HARRIS_ALPHA), np.float32)
