@@ -110,9 +110,7 @@ class FrameSet(Grouping):
             with Image.open(BytesIO(self.pictures[number].tobytes())) as picture:
                 return to_grey(picture)
         except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as fault:
-            raise DoapError(
-                f"photo {self.photo_names[number]} of this frame set cannot be decoded ({fault})"
-            ) from fault
+            raise DoapError(f"{self.photo_names[number]}: cannot be decoded from the set ({fault})") from fault
 
     def part(self, wanted: NDArray[np.bool_]) -> "FrameSet":
         """Some frames, (N,) bool, of whole groups or not; photos, groups and sequences keep their numbers.

@@ -19,6 +19,7 @@ MAX_SHIFT = 0.05  # of the longer side: more than that is not a view that stood 
 MAX_RESIDUAL = 1.0  # pixels that half of the cells may be off after registration; things in others may have moved
 SURE = 0.15  # phase correlation's peak in a cell that shows the same thing twice; noise peaks near 0.03
 MIN_CELLS = 5
+MAX_ROUGH = 4.0  # pixels that half of the cells may be off before the registration is refined
 THUMBNAIL = 32
 
 
@@ -57,14 +58,22 @@ def register_still(reference: Map, other: Map) -> NDArray[np.float64] | None:
     motion = np.array([[1, 0, x], [0, 1, y]], np.float32)
     if not _small(motion, reference.shape):
         motion = np.eye(2, 3, dtype=np.float32)
+    if _residual(reference, _move(other, motion)) > MAX_ROUGH:
+        return None
     stop = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 50, 1e-4)
     with suppress(cv2.error):  # raised where nothing correlates; the shift alone is then put to the check
         motion = np.asarray(cv2.findTransformECC(reference, other, motion, cv2.MOTION_AFFINE, stop, None, 3)[1])  # type: ignore[call-overload]  # the mask may be None
     if not _small(motion, reference.shape):
         return None
-    moved = cv2.warpAffine(other, motion, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
-    agree = _agree(reference, np.asarray(moved, np.float32))
-    return np.vstack([motion, [0, 0, 1]]).astype(np.float64) if agree else None
+    still = _residual(reference, _move(other, motion)) <= MAX_RESIDUAL
+    return np.vstack([motion, [0, 0, 1]]).astype(np.float64) if still else None
+
+
+def _move(edges: Map, motion: NDArray[np.float32]) -> Map:
+    """The map as it would be without the motion."""
+    height, width = edges.shape
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    return np.asarray(cv2.warpAffine(edges, motion, (width, height), flags=flags), np.float32)
 
 
 def _small(motion: NDArray[np.float32], shape: tuple[int, ...]) -> bool:
@@ -75,8 +84,8 @@ def _small(motion: NDArray[np.float32], shape: tuple[int, ...]) -> bool:
     return bool(np.isfinite(shift).all() and np.linalg.norm(shift, axis=1).max() <= MAX_SHIFT * max(shape))
 
 
-def _agree(reference: Map, moved: Map) -> bool:
-    """Whether the cells that surely show the same thing are enough, and lie where they should."""
+def _residual(reference: Map, moved: Map) -> float:
+    """How far the cells that surely show the same thing are off, the median in pixels; infinite if they are few."""
     height, width = (side // CELLS for side in reference.shape)
     window = _window(height, width)
     residuals = []
@@ -88,7 +97,7 @@ def _agree(reference: Map, moved: Map) -> bool:
             )
             if peak >= SURE:
                 residuals.append(np.hypot(x, y))
-    return len(residuals) >= MIN_CELLS and float(np.median(residuals)) <= MAX_RESIDUAL
+    return float(np.median(residuals)) if len(residuals) >= MIN_CELLS else float("inf")
 
 
 def _window(height: int, width: int) -> NDArray[np.float32]:
