@@ -23,7 +23,7 @@ from doap.patches.build_page import SceneRow, write_summary
 from doap.patches.cut import SIZE, VIEWS, append_cuts
 from doap.patches.writer import write_patch_set
 from doap.photos.images import Grey, find_photos, read_grey
-from doap.photos.scene_frames import SceneFrames, still_view, tracked_scene, views_of
+from doap.photos.scene_frames import MIN_GROUPS, SceneFrames, still_view, tracked_scene, views_of
 from doap.photos.scenes import Belonging, group_photos
 
 VERSION = 1  # of what is kept: raise it when a scene gives something else
@@ -189,7 +189,10 @@ def _load(kept: Path) -> SceneFrames | None:
 
 
 def _why_nothing(scene: Scene) -> str:
-    return f"{scene.name}: {len(scene.photos)} photo{'s' * (len(scene.photos) > 1)} without enough distinct frames"
+    few = f"fewer than {MIN_GROUPS} distinct keypoints found"
+    if len(scene.photos) == 1:
+        return f"{scene.photos[0].path}: {few}; is it flat or tiny?"
+    return f"{scene.photos[0].path.parent}: {few} in {len(scene.photos)} photos"
 
 
 def _key(photos: list[Photo], settings: BuildSettings, kind: str) -> str:
