@@ -4,7 +4,7 @@
     a, b = (doap.detect_and_describe(path, model) for path in ("a.jpg", "b.jpg"))
     matches = doap.match(a, b)
 
-Learning: photos become a `PatchSet`, `AveragePrecisionLoss` trains a network on it.
+Learning: photos become a `PatchSet` or a `FrameSet`, `AveragePrecisionLoss` trains a network on it.
 Using: `load` a model, `detect_and_describe` images or `describe` patches, `match`.
 """
 
@@ -15,6 +15,7 @@ from doap.features import Features, Matches, detect_and_describe, match
 from doap.networks.descriptor import Descriptor, describe
 from doap.networks.registry import list_models, load
 from doap.objectives import AveragePrecisionLoss
+from doap.patches.frameset import FrameSet
 from doap.patches.patchset import PatchSet
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Descriptor",
     "DoapError",
     "Features",
+    "FrameSet",
     "Matches",
     "PatchSet",
     "describe",

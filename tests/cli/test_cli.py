@@ -238,7 +238,7 @@ def test_wrong_words_are_one_line(doap, arguments: tuple[str, ...], message: str
 def test_a_frame_set_is_built_told_and_shown(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     status, shown, _ = doap("data", "build", STEREO / "rocket.jpg", "-o", "set", "--points", "60", "--frames")
     assert status == 0
-    assert "FrameSet(60 frames in 1 photos, 60 groups, 1 sequence)" in shown
+    assert "FrameSet(60 frames in 1 photo, 60 groups, 1 sequence)" in shown
     assert "how it looks: set/summary.html" in shown
     status, shown, _ = doap("data", "info", "set", "--verify")
     assert "frames by source: views 60, fixed 0, tracks 0" in shown

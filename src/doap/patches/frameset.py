@@ -102,7 +102,8 @@ class FrameSet(Grouping):
             raise DoapError(f"{len(self.photo_names)} names for {len(self.pictures)} photos")
 
     def __repr__(self) -> str:
-        return f"FrameSet({len(self):,} frames in {len(self.pictures):,} photos, {self.counted()})"
+        photos = len(self.pictures)
+        return f"FrameSet({len(self):,} frames in {photos:,} photo{'s' * (photos != 1)}, {self.counted()})"
 
     def picture(self, number: int) -> Grey:
         """Photo `number`, decoded: (H, W) uint8."""
