@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from doap.photos.extract import Pyramid, extract_patches
+from doap.photos.extract import Pyramid, axis_lengths, extract_patches
 from doap.photos.frames import detect_dog
 
 
@@ -120,3 +120,10 @@ def test_chunks_change_nothing(photo: np.ndarray, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("doap.photos.extract.FRAMES_AT_ONCE", 7)
     np.testing.assert_array_equal(extract_patches(Pyramid(photo), frames, 32, 12), whole)
     assert extract_patches(photo, frames[:0], 32, 12).shape == (0, 32, 32)
+
+
+def test_axis_lengths_are_the_singular_values() -> None:
+    shapes = torch.randn(200, 2, 2, dtype=torch.float64)
+    shapes[0] = torch.eye(2)
+    expected = torch.linalg.svdvals(shapes)
+    torch.testing.assert_close(torch.stack(axis_lengths(shapes), 1), expected)

@@ -10,7 +10,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 
 import numpy as np
@@ -76,36 +76,55 @@ def _build(
     photos: list[Photo], target: Path, work: Path, settings: BuildSettings, pixels: bool, progress: Progress
 ) -> Built:
     left_out: list[str] = []
-    plan: list[tuple[str, Belonging, list[Photo]]] = []
-    folders = [list(some) for _, some in groupby(photos, key=lambda photo: photo.path.parent)]
-    done = 0
-    for folder in folders:
-        progress("sorting photos", done, len(photos))
-        plan += _plan_folder(folder, work, settings, left_out)
-        done += len(folder)
-    total, done = sum(len(members) for _, _, members in plan), 0
-    scenes = []
-    for name, belonging, members in plan:
-        progress("finding frames", done, total)
-        scenes.append(_scene(name, belonging, members, work, settings))
-        done += len(members)
-    given = [scene for scene in scenes if scene.found is not None]
+    scenes = _find_scenes(_plan(photos, work, settings, left_out, progress), work, settings, progress)
+    given = [SceneRow(s.name, len(s.photos), s.found) for s in scenes if s.found is not None]
     left_out += [_why_nothing(scene) for scene in scenes if scene.found is None]
     if not given:
         raise DoapError(f"no photo gave a group: {'; '.join(left_out[:3])}{' …' if len(left_out) > 3 else ''}")
     progress("writing", 0, 1)
-    frames = assemble(given, settings)
-    rows = [SceneRow(scene.name, len(scene.photos), scene.found) for scene in given if scene.found is not None]
+    frames = assemble([scene for scene in scenes if scene.found is not None], settings)
     if pixels:
         with write_patch_set(target, SIZE, frames.sequence_names, frames.extent) as writer:
             append_cuts(frames, writer, VIEWS, settings.seed, lambda done, total: progress("cutting", done, total))
-            write_summary(writer.folder, frames, rows, left_out)
+            write_summary(writer.folder, frames, given, left_out)
     else:
-        with atomic_folder(target) as place:
-            frames.write(place)
-            write_summary(place, frames, rows, left_out)
+        with atomic_folder(target) as folder:
+            frames.write(folder)
+            write_summary(folder, frames, given, left_out)
     shutil.rmtree(work, ignore_errors=True)
-    return Built(rows, left_out)
+    return Built(given, left_out)
+
+
+def _plan(
+    photos: list[Photo], work: Path, settings: BuildSettings, left_out: list[str], progress: Progress
+) -> list[tuple[str, Belonging, list[Photo]]]:
+    """What belongs together, folder by folder."""
+    plan: list[tuple[str, Belonging, list[Photo]]] = []
+    done = 0
+    for _, some in groupby(photos, key=lambda photo: photo.path.parent):
+        folder = list(some)
+        plan += _plan_folder(folder, work, settings, left_out, _sorting(progress, done, len(photos)))
+        done += len(folder)
+        progress("sorting photos", done, len(photos))
+    return plan
+
+
+def _sorting(progress: Progress, before: int, total: int) -> Callable[[], None]:
+    """What to call twice for each photo of a folder: when it is read, and when it is compared."""
+    steps = count(1)
+    return lambda: progress("sorting photos", before + next(steps) // 2, total)
+
+
+def _find_scenes(
+    plan: list[tuple[str, Belonging, list[Photo]]], work: Path, settings: BuildSettings, progress: Progress
+) -> list[Scene]:
+    total, done = sum(len(photos) for _, _, photos in plan), 0
+    scenes = []
+    for name, belonging, photos in plan:
+        scenes.append(_scene(name, belonging, photos, work, settings))
+        done += len(photos)
+        progress("finding frames", done, total)
+    return scenes
 
 
 def _name_photos(paths: Sequence[Path]) -> list[Photo]:
@@ -119,13 +138,13 @@ def _name_photos(paths: Sequence[Path]) -> list[Photo]:
 
 
 def _plan_folder(
-    folder: list[Photo], work: Path, settings: BuildSettings, left_out: list[str]
+    folder: list[Photo], work: Path, settings: BuildSettings, left_out: list[str], progress: Callable[[], None]
 ) -> Iterator[tuple[str, Belonging, list[Photo]]]:
     """What belongs together in a folder; what cannot be read, or belongs nowhere, is added to `left_out`."""
     kept = work / f"folder-{_key(folder, settings, '')}.json"
     if not kept.exists():
         readable, faults = _readable(folder)
-        found = group_photos(len(readable), lambda i: read_photo(folder[readable[i]], settings)) if readable else []
+        found = _belongings([folder[i] for i in readable], settings, progress)
         entries = [{"kind": b.kind, "photos": [readable[i] for i in b.photos]} for b in found]
         write_text(kept, json.dumps({"belongings": entries, "faults": faults}))
     about = json.loads(kept.read_text(encoding="utf-8"))
@@ -144,6 +163,10 @@ def _plan_folder(
         left_out.append(
             f"{unused} photos in {folder[0].path.parent}: probably of its scene, but not linked to the rest"
         )
+
+
+def _belongings(photos: list[Photo], settings: BuildSettings, progress: Callable[[], None]) -> list[Belonging]:
+    return group_photos(len(photos), lambda i: read_photo(photos[i], settings), progress) if photos else []
 
 
 def _readable(folder: list[Photo]) -> tuple[list[int], list[str]]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from doap.photos.extract import FRAMES_AT_ONCE, Pyramid, place_points
+from doap.photos.extract import FRAMES_AT_ONCE, Pyramid, axis_lengths, place_points
 from doap.photos.frames import Frames
 from doap.photos.images import Grey
 
@@ -94,20 +94,13 @@ def _gradients(pyramid: Pyramid, frames: Tensor, window: float) -> tuple[Tensor,
     y, x = torch.meshgrid(outer, outer, indexing="ij")
     points = place_points(torch.stack([x, y], -1), frames, 1.0)
     # The level follows the shorter axis: one chosen for the longer would have blurred what varies along the shorter.
-    values = pyramid.sample(points, SPACING * _shorter_axes(frames[:, :, :2]))
+    values = pyramid.sample(points, SPACING * axis_lengths(frames[:, :, :2])[1])
     offsets = outer - inner[:, None]
     blur = torch.exp(-0.5 * (offsets / SMOOTHING) ** 2)
     blur /= blur.sum(1, keepdim=True)
     derive = blur * offsets / SMOOTHING**2
     profile = torch.exp(-0.5 * (inner / window) ** 2)
     return blur @ values @ derive.T, derive @ values @ blur.T, profile[:, None] * profile
-
-
-def _shorter_axes(shapes: Tensor) -> Tensor:
-    """The smaller singular value of (N, 2, 2), in closed form: a decomposition would take most of the time."""
-    area, square = shapes.det().abs(), shapes.square().sum((1, 2))
-    longer = ((square + (square**2 - 4 * area**2).clamp(min=0).sqrt()) / 2).sqrt()
-    return area / longer
 
 
 def _steps(reach: int, device: torch.device) -> Tensor:

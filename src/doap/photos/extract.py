@@ -89,10 +89,14 @@ def place_points(unit: Tensor, frames: Tensor, extent: float) -> Tensor:
 
 def pixel_spacing(frames: Tensor, size: int, extent: float) -> Tensor:
     """Distance between patch pixels in the picture along the frame's longer axis, (N,)."""
-    (a, b), (c, d) = (row.unbind(1) for row in frames[:, :, :2].unbind(1))
-    # The larger singular value of [[a b] [c d]]; torch's own way, a decomposition, makes a GPU wait.
-    longest = (torch.hypot(a + d, b - c) + torch.hypot(a - d, b + c)) / 2
-    return 2 * extent * longest / size
+    return 2 * extent * axis_lengths(frames[:, :, :2])[0] / size
+
+
+def axis_lengths(shapes: Tensor) -> tuple[Tensor, Tensor]:
+    """The singular values of (N, 2, 2), larger and smaller, each (N,); torch's decomposition makes a GPU wait."""
+    (a, b), (c, d) = (row.unbind(1) for row in shapes.unbind(1))
+    sum_, difference = torch.hypot(a + d, b - c), torch.hypot(a - d, b + c)
+    return (sum_ + difference) / 2, (sum_ - difference).abs() / 2
 
 
 def patch_grid(size: int, device: torch.device) -> Tensor:

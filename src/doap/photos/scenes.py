@@ -38,14 +38,14 @@ class Belonging:
 
 
 def group_photos(
-    count: int, read: Callable[[int], Grey], progress: Callable[[str], None] = lambda _step: None
+    count: int, read: Callable[[int], Grey], progress: Callable[[], None] = lambda: None
 ) -> list[Belonging]:
     """Find which photos of a folder belong together; photos left out are in none of the answers.
 
     Args:
         count: how many photos the folder has.
         read: gives photo i, grey; called more than once for some.
-        progress: told each step.
+        progress: called twice for each photo of a folder of several: when it is read, and when it is compared.
     """
     if count == 1:
         return [Belonging("single", [0])]
@@ -55,10 +55,9 @@ def group_photos(
         features.append(_compact(photo_features(image, FEATURES)))
         thumbnails.append(thumbnail(edge_map(image)))
         sizes.append(image.shape)
-        progress(f"reading {number + 1} of {count}")
+        progress()
     still = _still_links(read, np.stack(thumbnails), sizes)
-    progress("comparing")
-    linked = np.concatenate([still, _feature_links(features, still)])
+    linked = np.concatenate([still, _feature_links(features, still, progress)])
     return _sort_out(count, still, linked)
 
 
@@ -74,7 +73,7 @@ def _still_links(read: Callable[[int], Grey], thumbnails: NDArray[np.float32], s
     return np.array(links, np.int64).reshape(-1, 2)
 
 
-def _feature_links(features: list[PhotoFeatures], known: Ids) -> Ids:
+def _feature_links(features: list[PhotoFeatures], known: Ids, progress: Callable[[], None]) -> Ids:
     """Links that join what is not joined yet; those between photos of one part would not change it."""
     part = components(len(features), known[:, 0], known[:, 1])
     links = []
@@ -83,6 +82,7 @@ def _feature_links(features: list[PhotoFeatures], known: Ids) -> Ids:
             if part[i] != part[j] and _overlap(first, second):
                 links.append((i, j))
                 part[part == part[j]] = part[i]
+        progress()
     return np.array(links, np.int64).reshape(-1, 2)
 
 
