@@ -44,7 +44,7 @@ def test_groups_are_cut_from_photos(patches: PatchSet) -> None:
 
 def test_training_by_ap_raises_exact_ap_and_leaves_a_whole_run(patches: PatchSet, tmp_path: Path) -> None:
     recipe = Recipe(width=4, dimensions=32, list_size=256, epochs=12, learning_rate=1.0, seed=1)
-    model = train(recipe, patches, tmp_path / "run", name="small", data="two halves")
+    model = train(recipe, patches, tmp_path / "run", name="small", origin="two halves")
     torch.manual_seed(recipe.seed)
     untrained = L2Net(32, 4).train()
     assert mean_ap(patches, model.network.eval()) > mean_ap(patches, untrained) + 0.15
@@ -147,7 +147,7 @@ def test_folders_that_do_not_fit_are_refused(patches: PatchSet, tmp_path: Path) 
     (run / "weights.safetensors").unlink()
     with pytest.raises(DoapError, match="another recipe"):
         train(SMALL.model_copy(update={"epochs": 9}), patches, run)
-    with pytest.raises(DoapError, match="another patch set"):
+    with pytest.raises(DoapError, match="another set"):
         train(SMALL, PatchSet([patches.take(range(400))], np.arange(400) // 4), run)
     (run / "checkpoint.safetensors").write_bytes(b"not this")
     with pytest.raises(DoapError, match="not a checkpoint"):
@@ -183,3 +183,23 @@ def test_training_on_the_gpu(patches: PatchSet, tmp_path: Path) -> None:
     losses = read_losses(tmp_path / "run")
     assert losses[-1] < losses[0]
     assert describe(patches.take(range(9)), model).shape == (9, 16)
+
+
+def test_training_on_frames_goes_on_to_the_same_weights(
+    photo: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = frames_of_photos([("photo", photo)], lambda image: detect_dog(image, 160))
+    recipe = SMALL.model_copy(update={"views": 4, "augment": True, "epochs": 3})
+    whole = train(recipe, frames, tmp_path / "whole")
+    losses = read_losses(tmp_path / "whole")
+    assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1
+    monkeypatch.setattr(trainer, "CHECKPOINT_STEPS", 2)
+
+    def stop(done: float, _loss: float) -> None:
+        if done > 0.6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, frames, tmp_path / "stopped", progress=stop)
+    again = train(recipe, frames, tmp_path / "stopped").network.state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in whole.network.state_dict().items())

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import choose_device, say, training_bar
+from doap.cli.data_show import open_with_bar
 from doap.errors import DoapError
 from doap.evaluation.figures import draw_losses
-from doap.patches.patchset import PatchSet
 from doap.training.recipe import read_recipe
 from doap.training.trainer import read_losses, read_run
 from doap.training.trainer import train as train_descriptor
@@ -18,13 +18,13 @@ EXAMPLE = "Example: doap train recipes/photos-real.yaml --data sets/mine -o runs
 
 def train(
     recipe: Annotated[Path | None, typer.Argument(metavar="[RECIPE]", help="A recipe, YAML.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The patch set to train on.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A patch set, a frame set, or an official folder.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the run; must be new.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the unfinished run in this folder.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value over the recipe; repeatable.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
 ) -> None:
-    """Train a descriptor on a patch set by Average Precision.
+    """Train a descriptor by Average Precision.
 
     The run folder gets the recipe, versions, a log, a loss curve, a checkpoint and the weights. A run that
     was stopped, however hard, goes on with --resume to the same weights.
@@ -39,16 +39,16 @@ def train(
             raise DoapError(f"{run}: exists already; choose another folder, or go on with --resume {run}")
     else:
         raise DoapError("give a RECIPE, --data and -o, or --resume; see doap train --help")
-    patches = PatchSet.open(source)
-    say(f"training on {patches}")
+    found = open_with_bar(source)
+    say(f"training on {found}")
     with training_bar() as bar:
         task = bar.add_task(run.name, total=1.0, loss=1.0)
         train_descriptor(
             chosen,
-            patches,
+            found,
             run,
             name=run.name,
-            data=str(source.absolute()),
+            origin=str(source.absolute()),
             device=choose_device(device),
             progress=lambda done, loss: bar.update(task, completed=done, loss=loss),
         )

@@ -89,7 +89,7 @@ def run_study(folder: Path, progress: Progress) -> Study:
     trained = {}
     for name, recipe in RECIPES.items():
         progress.begin(f"training {name} ({recipe.kind})")
-        trained[name] = train(recipe, patches, runs[name], name, data=DATA, progress=progress.so_far)
+        trained[name] = train(recipe, patches, runs[name], name, origin=DATA, progress=progress.so_far)
     pairs, scores = _judge([*trained.values(), *untrained.values()], progress)
     for name, descriptor in trained.items():
         registry.save(descriptor, runs[name] / "weights.safetensors", "Apache-2.0", _about(name, scores))

@@ -1,7 +1,7 @@
 """Recipes: everything that decides a training besides the data, typed, in one YAML file."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,6 +20,12 @@ class Recipe(BaseModel):
     width: int = Field(default=32, gt=0, description="channels of L2Net's first layer; the paper's has 32")
     dropout: float = Field(default=0.1, ge=0, lt=1)
     list_size: int = Field(default=1024, ge=2, description="M, patches a batch")
+    sampling: Literal["groups", "every-group-first", "sequence-pairs", "pools"] = Field(
+        default="groups", description="groups over all sequences, or lists from few of them; see patches/sampling.py"
+    )
+    views: int | None = Field(default=None, ge=2, description="patches each group gives; all it has by default")
+    per_pool: int = Field(default=64, gt=0, description="groups from each sequence, where sampling is pools")
+    augment: bool = Field(default=False, description="flip and turn the patches of a group, all alike")
     bins: int | None = Field(default=None, ge=1, description="b; by default 25 for real, one a bit for binary")
     pooled: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
     epochs: int = Field(default=100, gt=0)

@@ -21,8 +21,9 @@ from doap.networks import registry
 from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.l2net import L2Net
 from doap.objectives import AveragePrecisionLoss
+from doap.patches.frameset import FrameSet
 from doap.patches.patchset import PatchSet
-from doap.patches.sampling import GroupBatches
+from doap.training.batches import Batches
 from doap.training.checkpoint import load_checkpoint, save_checkpoint
 from doap.training.memory import keep_freed_memory
 from doap.training.recipe import Recipe, read_recipe
@@ -35,10 +36,10 @@ Progress = Callable[[float, float], None]
 
 def train(
     recipe: Recipe,
-    patches: PatchSet,
+    data: PatchSet | FrameSet,
     run: Path,
     name: str = "doap",
-    data: str = "in memory",
+    origin: str = "in memory",
     device: str = "cpu",
     progress: Progress = lambda _done, _loss: None,
 ) -> Descriptor:
@@ -46,18 +47,18 @@ def train(
 
     Args:
         recipe: what to train, and how.
-        patches: what to train on.
+        data: what to train on.
         run: folder of the run. One that holds an unfinished run of the same recipe and data goes on from
             its last checkpoint, to the same weights, bit for bit, as if never stopped.
         name: of the model, on its card.
-        data: where the patches come from, for the record.
+        origin: where the data comes from, for the record.
         device: "cpu" or "cuda".
         progress: called after every step.
 
     Raises:
         DoapError: if the run folder holds another training, or the loss stops being a number.
     """
-    about = _start_run(run, recipe, data, patches, device)
+    about = _start_run(run, recipe, origin, data, device)
     if device == "cpu":
         keep_freed_memory()
     torch.manual_seed(recipe.seed)
@@ -67,8 +68,8 @@ def train(
     optimiser = torch.optim.SGD(
         network.parameters(), recipe.initial_rate(), recipe.momentum, weight_decay=recipe.weight_decay
     )
-    batches = GroupBatches(patches, recipe.list_size, recipe.seed)
-    descriptor = Descriptor(network, recipe.kind, patches.extent, name)
+    batches = Batches(data, recipe, device)
+    descriptor = Descriptor(network, recipe.kind, data.extent, name)
 
     checkpoint, first_epoch, done = run / "checkpoint.safetensors", 0, 0
     if checkpoint.exists():
@@ -77,12 +78,13 @@ def train(
     with _Log(run / "log.csv", first_epoch, done) as log:
         for epoch in range(first_epoch, recipe.epochs):
             count = batches.count(epoch)
-            for number, indices in enumerate(batches.batches(epoch, start=done), start=done):
+            for number, batch in enumerate(batches.draw(epoch, done), done):
                 share = (epoch + number / count) / recipe.epochs
                 for group in optimiser.param_groups:
                     group["lr"] = recipe.initial_rate() * (1 - share)
-                pixels = to_input(torch.from_numpy(patches.take(indices)).to(device))
-                loss = objective(network(pixels), torch.from_numpy(patches.groups[indices]))
+                with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+                    outputs = network(to_input(batch.pixels))
+                loss = objective(outputs.float(), batch.groups, batch.ignore)
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
@@ -101,11 +103,11 @@ def train(
     return descriptor.eval()
 
 
-def _start_run(run: Path, recipe: Recipe, data: str, patches: PatchSet, device: str) -> dict[str, Any]:
+def _start_run(run: Path, recipe: Recipe, origin: str, data: PatchSet | FrameSet, device: str) -> dict[str, Any]:
     """Make the run folder, or check that the one there is of the same training."""
     about: dict[str, Any] = {
-        "data": data,
-        "patches": repr(patches),
+        "data": origin,
+        "patches": repr(data),
         "device": device,
         "threads": torch.get_num_threads(),
         "versions": {
@@ -123,8 +125,8 @@ def _start_run(run: Path, recipe: Recipe, data: str, patches: PatchSet, device: 
         raise DoapError(f"{run}: exists and is not the folder of a run; choose another")
     elif read_recipe(run / "recipe.yaml") != recipe:
         raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
-    elif read_run(run)["patches"] != repr(patches):
-        raise DoapError(f"{run}: holds a run on another patch set; choose another folder")
+    elif read_run(run)["patches"] != repr(data):
+        raise DoapError(f"{run}: holds a run on another set; choose another folder")
     elif (run / "weights.safetensors").exists():
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
     return about

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+import torch
+
+from doap import DoapError, FrameSet, PatchSet
+from doap.patches.frameset import frames_of_photos
+from doap.patches.pool_sampling import PoolBatches, SequencePairs
+from doap.patches.sampling import EveryGroupFirst, GroupBatches
+from doap.photos.frames import detect_dog
+from doap.training.batches import Batches, make_sampler
+from doap.training.recipe import Recipe
+
+
+@pytest.fixture
+def patches() -> PatchSet:
+    random = np.random.default_rng(0)
+    groups = np.arange(400) // 4
+    overlaps = np.array([[0, 1], [5, 9]])
+    return PatchSet([random.integers(0, 256, (400, 32, 32), dtype=np.uint8)], groups, groups // 25, overlaps=overlaps)
+
+
+@pytest.fixture
+def frames(photo: np.ndarray) -> FrameSet:
+    return frames_of_photos([("a", photo[:, :256]), ("b", photo[:, 256:])], lambda image: detect_dog(image, 80))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sampler"),
+    [
+        ({}, GroupBatches),
+        ({"views": 2}, GroupBatches),
+        ({"sampling": "every-group-first"}, EveryGroupFirst),
+        ({"sampling": "sequence-pairs"}, SequencePairs),
+        ({"sampling": "pools", "views": 2, "per_pool": 8}, PoolBatches),
+    ],
+)
+def test_a_recipe_names_its_sampler(patches: PatchSet, settings: dict[str, object], sampler: type) -> None:
+    recipe = Recipe(list_size=64, **settings)
+    assert isinstance(make_sampler(patches, recipe), sampler)
+    batch = next(Batches(patches, recipe, "cpu").draw(0, 0))
+    assert len(batch.pixels) == 64
+    assert np.bincount(batch.groups)[np.unique(batch.groups)].tolist() == [recipe.views or 4] * (
+        64 // (recipe.views or 4)
+    )
+
+
+def test_batches_are_the_patches_their_groups_and_what_to_ignore(patches: PatchSet) -> None:
+    recipe = Recipe(list_size=400)
+    (batch,) = Batches(patches, recipe, "cpu").draw(0, 0)
+    (indices,) = GroupBatches(patches, 400, 0).batches(0)
+    np.testing.assert_array_equal(batch.pixels.numpy(), patches.take(indices))
+    np.testing.assert_array_equal(batch.groups.numpy(), patches.groups[indices])
+    assert batch.ignore is not None
+    ignored = batch.ignore.table[batch.ignore.labels][:, batch.ignore.labels].numpy()
+    pairs = {frozenset(pair) for pair in patches.overlaps.tolist()}
+    expected = [[frozenset((int(a), int(b))) in pairs for b in batch.groups] for a in batch.groups]
+    np.testing.assert_array_equal(ignored, expected)
+
+
+def test_without_overlaps_nothing_is_ignored(patches: PatchSet) -> None:
+    plain = PatchSet(patches.shards, patches.groups)
+    assert next(Batches(plain, Recipe(list_size=100), "cpu").draw(0, 0)).ignore is None
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_a_batch_of_fresh_views_is_the_same_whenever_it_is_drawn(frames: FrameSet, augment: bool) -> None:
+    batches = Batches(frames, Recipe(list_size=120, views=4, augment=augment, seed=3), "cpu")
+    all_of_them = list(batches.draw(1, 0))
+    assert len(all_of_them) == batches.count(1) >= 3
+    for resumed, whole in zip(batches.draw(1, 2), all_of_them[2:], strict=True):
+        assert torch.equal(resumed.pixels, whole.pixels)
+    other = next(batches.draw(2, 0))
+    assert not torch.equal(other.pixels, all_of_them[0].pixels)
+
+
+def test_augmentation_changes_patches_and_nothing_else(frames: FrameSet) -> None:
+    plain, turned = (
+        next(Batches(frames, Recipe(list_size=120, views=4, augment=augment), "cpu").draw(0, 0))
+        for augment in (False, True)
+    )
+    assert torch.equal(plain.groups, turned.groups)
+    assert not torch.equal(plain.pixels, turned.pixels)
+    sums = [batch.pixels.flatten(1).sum(1, dtype=torch.int64) for batch in (plain, turned)]
+    assert torch.equal(*sums)
+
+
+def test_what_a_set_cannot_give_is_told(frames: FrameSet, patches: PatchSet) -> None:
+    with pytest.raises(DoapError, match="set views"):
+        make_sampler(frames, Recipe())
+    with pytest.raises(DoapError, match="needs views"):
+        make_sampler(patches, Recipe(sampling="pools"))
