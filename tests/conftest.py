@@ -15,49 +15,42 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
+def beside(*path: str) -> Path:
+    """A folder of data beside the repository; the test that asks is skipped where it is not there."""
+    folder = SHARED.joinpath(*path)
+    if not folder.is_dir():
+        pytest.skip(f"needs data in {folder}")
+    return folder
+
+
 @pytest.fixture
 def oxford() -> Path:
-    """The Oxford image sequences, where they lie beside the repository."""
-    folder = SHARED / "oxford"
-    if not folder.is_dir():
-        pytest.skip(f"needs the Oxford sequences in {folder}")
-    return folder
-
-
-@pytest.fixture
-def i_contruction() -> Path:
-    """The patches of a sequence of HPatches, where they lie beside the repository."""
-    folder = SHARED / "hpatches-patches" / "i_contruction"
-    if not folder.is_dir():
-        pytest.skip(f"needs patches of HPatches in {folder}")
-    return folder
+    """The Oxford image sequences."""
+    return beside("oxford")
 
 
 @pytest.fixture(scope="session")
 def hpatches_patches() -> Path:
-    """Official HPatches patches, the sequence i_contruction, where they lie beside the repository."""
-    folder = SHARED / "hpatches-patches"
-    if not (folder / "i_contruction").is_dir():
-        pytest.skip(f"needs i_contruction of HPatches in {folder}")
-    return folder
+    """Official HPatches patches: the sequence i_contruction."""
+    return beside("hpatches-patches", "i_contruction").parent
 
 
 @pytest.fixture
 def hpatches_tasks() -> Path:
-    """The official splits and task lists of HPatches, where they lie beside the repository."""
-    folder = SHARED / "hpatches-tasks"
-    if not folder.is_dir():
-        pytest.skip(f"needs the task lists of HPatches in {folder}")
-    return folder
+    """The official splits and task lists of HPatches."""
+    return beside("hpatches-tasks")
 
 
 @pytest.fixture
 def hpatches_sequences() -> Path:
-    """Image sequences of HPatches, where they lie beside the repository."""
-    folder = SHARED / "hpatches-sequences"
-    if not folder.is_dir():
-        pytest.skip(f"needs image sequences of HPatches in {folder}")
-    return folder
+    """Image sequences of HPatches."""
+    return beside("hpatches-sequences")
+
+
+@pytest.fixture
+def south_building() -> Path:
+    """Overlapping photos of a building."""
+    return beside("sfm", "south_building")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from doap import AveragePrecisionLoss, DoapError, PatchSet
 from doap.patches.hog import hog
+from doap.patches.hpatches import read_strip
 from doap.patches.label_mining import MinedLabels, appearance, count_pairs, mine_labels
 
 
@@ -187,9 +188,9 @@ def test_wrong_files_are_one_line(patches: PatchSet, mined: MinedLabels, tmp_pat
     assert "\n" not in str(caught.value)
 
 
-def test_real_patches_that_are_ignored_are_more_alike(i_contruction: Path) -> None:
-    strips = [np.asarray(Image.open(i_contruction / f"{name}.png").convert("L")) for name in ("ref", "e1", "h3")]
-    pixels = np.stack([strip.reshape(-1, 65, 65)[:150] for strip in strips], 1).reshape(-1, 65, 65)
+def test_real_patches_that_are_ignored_are_more_alike(hpatches_patches: Path) -> None:
+    strips = [read_strip(hpatches_patches / "i_contruction" / f"{name}.png")[:150] for name in ("ref", "e1", "h3")]
+    pixels = np.stack(strips, 1).reshape(-1, 65, 65)
     real = PatchSet([pixels], np.repeat(np.arange(150), 3))
     mined = mine_labels(real, clusters=20)
     ignored = torch.from_numpy(dense(mined, real, np.arange(450)))

@@ -1,8 +1,13 @@
 """Structure from motion on a made-up scene, where it is known which features show the same point."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from doap.photos.extract import extract_patches
+from doap.photos.images import read_grey
+from doap.photos.scene_frames import tracked_scene
 from doap.photos.structure import has_colmap, structure_tracks
 from doap.photos.tracks import PhotoFeatures, match_photos
 
@@ -81,3 +86,25 @@ def test_too_little_motion_gives_nothing() -> None:
 def test_two_photos_are_not_enough() -> None:
     features, _, _ = scene(cameras=2, apart=20, points=200)
     assert structure_tracks(features, match_photos(features), seed=0) is None
+
+
+def test_a_real_building_is_reconstructed(south_building: Path) -> None:
+    images = [read_grey(path) for path in sorted(south_building.iterdir())[10:17]]
+    found = tracked_scene(images, seed=0)
+    assert found is not None
+    assert "by structure" in found.note
+    assert len(np.unique(found.photos)) >= 5
+    assert len(found.angles) > 120
+    # What the reconstruction never saw: the pixels of a group must agree better than those of different groups.
+    looks = np.empty((len(found.frames), 32 * 32))
+    for number, image in enumerate(images):
+        here = found.photos == number
+        looks[here] = extract_patches(image, found.frames[here], 32, 6.0).reshape(here.sum(), -1)
+    looks -= looks.mean(1, keepdims=True)
+    looks /= np.maximum(np.linalg.norm(looks, axis=1, keepdims=True), 1)
+    same = found.groups[:, None] == found.groups
+    np.fill_diagonal(same, False)
+    alike = looks @ looks.T
+    assert np.median(alike[same]) > 0.7
+    assert np.mean(alike[same] > 0.3) > 0.95
+    assert np.median(np.abs(alike[~same])) < 0.3
