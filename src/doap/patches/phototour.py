@@ -102,10 +102,11 @@ def _read_integers(file: Path) -> NDArray[np.int64]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of an empty file, which is told below
+            warnings.simplefilter("error", DeprecationWarning)  # numpy 1 cuts 0.5 to 0 and only warns
             table = np.loadtxt(file, dtype=np.int64, comments=None, ndmin=2)
     except OSError as fault:
         raise DoapError(f"{file}: cannot be read ({fault.strerror or 'no such file'})") from fault
-    except ValueError as fault:
+    except (ValueError, DeprecationWarning) as fault:
         reason = str(fault).splitlines()[0].rstrip(".")
         raise DoapError(f"{file}: not a table of integers ({reason}); get the official data again") from fault
     if not len(table):
