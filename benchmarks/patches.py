@@ -27,8 +27,9 @@ import torch
 from PIL import Image
 
 from doap import PatchSet
+from doap.patches.assemble import frames_of_photos
 from doap.patches.augment import flip_and_turn
-from doap.patches.frameset import FrameSet, frames_of_photos
+from doap.patches.frameset import FrameSet
 from doap.patches.ignoring import OverlapTables
 from doap.patches.phototour import convert_phototour
 from doap.patches.resident import ResidentPatches

@@ -1,11 +1,14 @@
 """What the tests share: one seed, pictures, and the way to test data that is not in the repository."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import skimage
 import torch
+
+from local_server import Site, serving
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -51,6 +54,14 @@ def hpatches_sequences() -> Path:
 def south_building() -> Path:
     """Overlapping photos of a building."""
     return beside("sfm", "south_building")
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A web server on loopback that serves what it is told to."""
+    monkeypatch.setenv("no_proxy", "*")
+    with serving() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -11,25 +11,10 @@ import skimage
 from PIL import Image
 from typer.testing import CliRunner
 
-from doap.cli.main import app, main
+from doap.cli.main import app
 
 STEREO = Path(skimage.__file__).parent / "data"
 LEFT, RIGHT = str(STEREO / "motorcycle_left.png"), str(STEREO / "motorcycle_right.png")
-
-
-@pytest.fixture
-def doap(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):  # type: ignore[no-untyped-def]
-    """Call `main` with arguments in an empty folder; gives exit status, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["doap", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capsys.readouterr()
-        return int(ended.value.code or 0), shown.out, shown.err
-
-    return call
 
 
 VERBS = [

@@ -1,7 +1,6 @@
 """`doap data download` and `doap data list`, against a local server with small copies of the official sets."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from doap.cli.main import app, main
+from doap.cli.main import app
 from doap.patches.catalogue import CATALOGUE, Part
 from doap.patches.patchset import PatchSet
 from hostile_archives import HOSTILE, tarred, zipped
-from local_server import Site, serving
+from local_server import Site
 from small_official_sets import make_hpatches, make_oxford, make_phototour, make_rome, make_sequences, make_tasks
 
 MADE: dict[str, tuple[Callable[[Path], Path], dict[str, int], str]] = {
@@ -33,29 +32,6 @@ MADE: dict[str, tuple[Callable[[Path], Path], dict[str, int], str]] = {
 def files_of(folder: Path) -> dict[str, bytes]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-
-
-@pytest.fixture
-def doap(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):  # type: ignore[no-untyped-def]
-    """Call `main` with arguments in an empty folder; gives exit status, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DOAP_DATA", raising=False)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["doap", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capsys.readouterr()
-        return int(ended.value.code or 0), shown.out, shown.err
-
-    return call
-
-
-@pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv("no_proxy", "*")
-    with serving() as found:
-        yield found
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,18 +10,11 @@ import pytest
 from doap.errors import DoapError
 from doap.patches import fetch as module
 from doap.patches.fetch import Patience, fetch
-from local_server import Site, serving
+from local_server import Site
 
 CONTENT = random.Random(0).randbytes(300_000)
 HASTY = Patience(timeout=0.2, attempts=3, pause=0)
 LIMIT = 10 << 20
-
-
-@pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv("no_proxy", "*")
-    with serving() as found:
-        yield found
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pytest
 
 from doap import DoapError
 from doap.patches import frameset
-from doap.patches.frameset import FrameSet, encode, frames_of_photos
+from doap.patches.assemble import frames_of_photos
+from doap.patches.frameset import FrameSet, encode
 from doap.photos.frames import detect_dog
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from doap import DoapError, FrameSet, PatchSet
-from doap.patches.frameset import frames_of_photos
+from doap.patches.assemble import frames_of_photos
 from doap.patches.pool_sampling import PoolBatches, SequencePairs
 from doap.patches.sampling import EveryGroupFirst, GroupBatches
 from doap.photos.frames import detect_dog

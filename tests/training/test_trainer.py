@@ -12,8 +12,8 @@ import torch
 from doap import DoapError, PatchSet, describe, load
 from doap.evaluation.metrics import average_precision
 from doap.networks.l2net import L2Net
+from doap.patches.assemble import frames_of_photos
 from doap.patches.cut import cut_patches
-from doap.patches.frameset import frames_of_photos
 from doap.photos.frames import detect_dog
 from doap.training import trainer
 from doap.training.recipe import Recipe

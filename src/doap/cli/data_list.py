@@ -1,6 +1,5 @@
 """`doap data list`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from doap.cli.console import console, errors, say
 from doap.errors import DoapError
 from doap.patches.catalogue import CATALOGUE
 from doap.patches.download import complete_content
-from doap.patches.storage import MANIFEST
+from doap.patches.storage import MANIFEST, kind_of
 
 EXAMPLE = "Example: doap data list data"
 
@@ -57,10 +56,6 @@ def _own(folder: Path) -> list[str]:
     lines = []
     for depth in ("", "*/", "*/*/"):
         for manifest in sorted(folder.glob(depth + MANIFEST)):
-            try:
-                kind = str(json.loads(manifest.read_text(encoding="utf-8"))["format"])
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-            if kind.startswith("doap "):
-                lines.append(f"{kind.removeprefix('doap ').rpartition(' ')[0]} in {manifest.parent}")
+            if (kind := kind_of(manifest.parent)) is not None:
+                lines.append(f"{kind} in {manifest.parent}")
     return lines

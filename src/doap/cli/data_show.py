@@ -10,7 +10,7 @@ from doap.patches.frameset import KIND, FrameSet
 from doap.patches.official import open_any
 from doap.patches.patchset import PatchSet
 from doap.patches.sheets import draw_frames_sheet, draw_sheet
-from doap.patches.storage import is_kind
+from doap.patches.storage import kind_of
 
 EXAMPLE = "Example: doap data show sets/mine -o sheet.png --groups 20"
 
@@ -35,7 +35,7 @@ def show(
 
 def open_with_bar(path: Path) -> PatchSet | FrameSet:
     """Open any set, with a bar while an official folder is converted."""
-    if is_kind(path, KIND):
+    if kind_of(path) == KIND:
         return FrameSet.open(path)
     with counting_bar() as bar:
         task = bar.add_task("converting", total=None, visible=False)

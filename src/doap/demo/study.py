@@ -18,8 +18,8 @@ from doap.features import Features, FrameDescriber, Matches, PatchDescriber, det
 from doap.networks import registry
 from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.l2net import L2Net
+from doap.patches.assemble import frames_of_photos
 from doap.patches.cut import cut_patches
-from doap.patches.frameset import frames_of_photos
 from doap.patches.patchset import PatchSet
 from doap.photos.extract import extract_patches
 from doap.photos.frames import detect_dog

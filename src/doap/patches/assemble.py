@@ -1,5 +1,6 @@
-"""The scenes of a build put together into one frame set."""
+"""Frame sets put together: from the scenes of a build, or from unrelated photos."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.errors import DoapError
 from doap.patches.frameset import SOURCES, Encoded, FrameSet, encode
 from doap.patches.writer import DEFAULT_EXTENT
+from doap.photos.frames import Frames
 from doap.photos.images import Grey, is_compact, read_grey, shrink
+from doap.photos.near import overlapping_groups
 from doap.photos.scene_frames import SceneFrames
 
 QUALITY = 95  # of photos that have to be encoded anew
@@ -48,11 +52,11 @@ class Photo:
 
 @dataclass(frozen=True)
 class Scene:
-    """Photos that belong together and what they gave; None where they gave nothing."""
+    """Photos that belong together, and what they gave."""
 
     name: str
     photos: list[Photo]
-    found: SceneFrames | None
+    found: SceneFrames
 
 
 def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
@@ -65,7 +69,6 @@ def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
     groups = 0
     for number, scene in enumerate(scenes):
         found = scene.found
-        assert found is not None
         used, photos = np.unique(found.photos, return_inverse=True)
         parts["photos"].append(photos.ravel() + len(pictures))
         parts["frames"].append(found.frames)
@@ -89,6 +92,32 @@ def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
         joined["overlaps"],
         settings.extent,
     )
+
+
+def frames_of_photos(photos: Iterable[tuple[str, Grey]], detect: Callable[[Grey], Frames]) -> FrameSet:
+    """A frame set of unrelated photos: every detected frame is a group, every photo a sequence.
+
+    Args:
+        photos: name and picture of each.
+        detect: gives the frames of a picture, (N, 2, 3); photos without one are left out.
+
+    Raises:
+        DoapError: if no photo has a frame.
+    """
+    names, pictures, found = [], [], []
+    for name, image in photos:
+        frames = detect(image)
+        if len(frames):
+            names.append(name)
+            pictures.append(encode(image))
+            found.append(frames)
+    if not found:
+        raise DoapError("no keypoint found in any photo; are they flat or tiny?")
+    photo = np.repeat(np.arange(len(found)), [len(frames) for frames in found])
+    frames = np.concatenate(found)
+    groups = np.arange(len(frames))
+    overlaps = overlapping_groups(photo, frames, groups)
+    return FrameSet(pictures, names, photo, frames, groups, photo, np.zeros_like(photo), names, overlaps)
 
 
 def read_photo(photo: Photo, settings: BuildSettings) -> Grey:

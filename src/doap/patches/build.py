@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from doap.errors import DoapError
 from doap.files import atomic_file, atomic_folder, make_folder, write_text
 from doap.patches.assemble import BuildSettings, Photo, Scene, assemble, read_photo
-from doap.patches.build_page import SceneRow, write_summary
+from doap.patches.build_page import write_summary
 from doap.patches.cut import SIZE, VIEWS, append_cuts
 from doap.patches.writer import write_patch_set
 from doap.photos.images import Grey, find_photos, read_grey
@@ -36,7 +36,7 @@ Progress = Callable[[str, int, int], None]
 class Built:
     """A finished set, the scenes it was made of, and what was left out, a line each."""
 
-    scenes: list[SceneRow]
+    scenes: list[Scene]
     left_out: list[str]
 
 
@@ -76,13 +76,12 @@ def _build(
     photos: list[Photo], target: Path, work: Path, settings: BuildSettings, pixels: bool, progress: Progress
 ) -> Built:
     left_out: list[str] = []
-    scenes = _find_scenes(_plan(photos, work, settings, left_out, progress), work, settings, progress)
-    given = [SceneRow(s.name, len(s.photos), s.found) for s in scenes if s.found is not None]
-    left_out += [_why_nothing(scene) for scene in scenes if scene.found is None]
+    plan = _plan(photos, work, settings, left_out, progress)
+    given = _find_scenes(plan, work, settings, left_out, progress)
     if not given:
         raise DoapError(f"no photo gave a group: {'; '.join(left_out[:3])}{' …' if len(left_out) > 3 else ''}")
     progress("writing", 0, 1)
-    frames = assemble([scene for scene in scenes if scene.found is not None], settings)
+    frames = assemble(given, settings)
     if pixels:
         with write_patch_set(target, SIZE, frames.sequence_names, frames.extent) as writer:
             append_cuts(frames, writer, VIEWS, settings.seed, lambda done, total: progress("cutting", done, total))
@@ -116,12 +115,21 @@ def _sorting(progress: Progress, before: int, total: int) -> Callable[[], None]:
 
 
 def _find_scenes(
-    plan: list[tuple[str, Belonging, list[Photo]]], work: Path, settings: BuildSettings, progress: Progress
+    plan: list[tuple[str, Belonging, list[Photo]]],
+    work: Path,
+    settings: BuildSettings,
+    left_out: list[str],
+    progress: Progress,
 ) -> list[Scene]:
+    """What the photos give, scene by scene; those that give nothing are added to `left_out`."""
     total, done = sum(len(photos) for _, _, photos in plan), 0
     scenes = []
     for name, belonging, photos in plan:
-        scenes.append(_scene(name, belonging, photos, work, settings))
+        found = _kept_frames(belonging, photos, work, settings)
+        if found is None:
+            left_out.append(_why_nothing(photos))
+        else:
+            scenes.append(Scene(name, photos, found))
         done += len(photos)
         progress("finding frames", done, total)
     return scenes
@@ -180,14 +188,14 @@ def _readable(folder: list[Photo]) -> tuple[list[int], list[str]]:
     return readable, faults
 
 
-def _scene(name: str, belonging: Belonging, photos: list[Photo], work: Path, settings: BuildSettings) -> Scene:
+def _kept_frames(belonging: Belonging, photos: list[Photo], work: Path, settings: BuildSettings) -> SceneFrames | None:
     kept = work / f"scene-{_key(photos, settings, belonging.kind)}.npz"
     if kept.exists():
-        return Scene(name, photos, _load(kept))
+        return _load(kept)
     found = _find_frames(belonging, [read_photo(photo, settings) for photo in photos], settings)
     with atomic_file(kept) as temporary, temporary.open("wb") as file:
         np.savez(file, **({} if found is None else asdict(found)))
-    return Scene(name, photos, found)
+    return found
 
 
 def _find_frames(belonging: Belonging, images: list[Grey], settings: BuildSettings) -> SceneFrames | None:
@@ -211,11 +219,11 @@ def _load(kept: Path) -> SceneFrames | None:
     return SceneFrames(**{**arrays, "source": str(arrays["source"]), "note": str(arrays["note"])})
 
 
-def _why_nothing(scene: Scene) -> str:
+def _why_nothing(photos: list[Photo]) -> str:
     few = f"fewer than {MIN_GROUPS} distinct keypoints found"
-    if len(scene.photos) == 1:
-        return f"{scene.photos[0].path}: {few}; is it flat or tiny?"
-    return f"{scene.photos[0].path.parent}: {few} in {len(scene.photos)} photos"
+    if len(photos) == 1:
+        return f"{photos[0].path}: {few}; is it flat or tiny?"
+    return f"{photos[0].path.parent}: {few} in {len(photos)} photos"
 
 
 def _key(photos: list[Photo], settings: BuildSettings, kind: str) -> str:

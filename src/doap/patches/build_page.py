@@ -3,15 +3,14 @@
 import csv
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from doap.patches.assemble import Scene
 from doap.patches.frameset import SOURCES, FrameSet
 from doap.patches.sheets import draw_frames_sheet
-from doap.photos.scene_frames import SceneFrames
 
 ROWS = 14  # groups on a contact sheet
 COLOURS = {"views": "#4477aa", "fixed": "#ccbb44", "tracks": "#ee6677"}
@@ -28,16 +27,7 @@ STYLE = (
 )
 
 
-@dataclass(frozen=True)
-class SceneRow:
-    """A scene that gave something, and how many photos it had."""
-
-    name: str
-    photos: int
-    found: SceneFrames
-
-
-def write_summary(folder: Path, frames: FrameSet, scenes: Sequence[SceneRow], left_out: Sequence[str]) -> None:
+def write_summary(folder: Path, frames: FrameSet, scenes: Sequence[Scene], left_out: Sequence[str]) -> None:
     """Write summary.html with its pictures, and scenes.csv, into the folder of a set."""
     _write_table(folder / "scenes.csv", scenes)
     _draw_sizes(folder / "sizes.png", frames, scenes)
@@ -50,7 +40,7 @@ def write_summary(folder: Path, frames: FrameSet, scenes: Sequence[SceneRow], le
     (folder / "summary.html").write_text(page, encoding="utf-8")
 
 
-def _write_table(path: Path, scenes: Sequence[SceneRow]) -> None:
+def _write_table(path: Path, scenes: Sequence[Scene]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["scene", "source", "photos", "photos used", "groups", "frames", "median angle", "how"])
@@ -58,10 +48,12 @@ def _write_table(path: Path, scenes: Sequence[SceneRow]) -> None:
             found = scene.found
             used, groups = len(np.unique(found.photos)), len(found.angles)
             angle = f"{np.median(found.angles):.1f}"
-            table.writerow([scene.name, found.source, scene.photos, used, groups, len(found.groups), angle, found.note])
+            table.writerow(
+                [scene.name, found.source, len(scene.photos), used, groups, len(found.groups), angle, found.note]
+            )
 
 
-def _draw_sizes(path: Path, frames: FrameSet, scenes: Sequence[SceneRow]) -> None:
+def _draw_sizes(path: Path, frames: FrameSet, scenes: Sequence[Scene]) -> None:
     """How many frames groups have, and from how far apart tracked points were seen."""
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -86,7 +78,7 @@ def _draw_sizes(path: Path, frames: FrameSet, scenes: Sequence[SceneRow]) -> Non
     figure.savefig(path, dpi=110)
 
 
-def _page(frames: FrameSet, scenes: Sequence[SceneRow], left_out: Sequence[str], sheets: Sequence[str]) -> str:
+def _page(frames: FrameSet, scenes: Sequence[Scene], left_out: Sequence[str], sheets: Sequence[str]) -> str:
     totals = "".join(_total(frames, scenes, number) for number, name in enumerate(SOURCES) if name in sheets)
     pictures = "".join(
         f'<figure><img src="sheet-{source}.png" alt="groups"><figcaption>{MEANING[source].capitalize()}: groups '
@@ -116,7 +108,7 @@ negatives.</p>
 """
 
 
-def _total(frames: FrameSet, scenes: Sequence[SceneRow], number: int) -> str:
+def _total(frames: FrameSet, scenes: Sequence[Scene], number: int) -> str:
     here = frames.sources == number
     count = sum(scene.found.source == SOURCES[number] for scene in scenes)
     cells = (count, len(np.unique(frames.photos[here])), len(np.unique(frames.groups[here])), int(here.sum()))
@@ -124,7 +116,7 @@ def _total(frames: FrameSet, scenes: Sequence[SceneRow], number: int) -> str:
     return f"<tr><td>{SOURCES[number]}: {MEANING[SOURCES[number]]}</td>{numbers}</tr>"
 
 
-def _row(scene: SceneRow) -> str:
+def _row(scene: Scene) -> str:
     angle = np.median(scene.found.angles)
     shown = f"{angle:.0f}°" if angle > 0 else ""
     return (

@@ -24,18 +24,14 @@ from PIL import Image
 from scipy.io import loadmat, whosmat
 
 from doap.errors import DoapError
+from doap.patches import hpatches, phototour, romepatches
 from doap.photos.images import PHOTO_SUFFIXES, Grey, to_grey
 
-SHEET, SHEET_PATCHES = 1024, 16 * 16
-STRIP_WIDTH = 65
-STRIPS = ("ref", *(f"{noise}{number}" for noise in "eht" for number in range(1, 6)))
-ROME_PATCH = 51 * 51
 OXFORD = ("bark", "bikes", "boat", "graf", "leuven", "trees", "ubc", "wall")
 MAX_ARRAY = 1 << 30
 MATLAB_NUMBERS = frozenset(
     {"double", "single", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 )
-HDF5_START = b"\x89HDF\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -52,15 +48,16 @@ class Content:
 
 def inspect_phototour(folder: Path) -> Content:
     """UBC Phototour: sheets of 16x16 patches, info.txt with a row a patch, and the list of 100,000 test pairs."""
-    patches = _count_rows(folder, "info.txt")
-    pairs = _count_rows(folder, "m50_100000_100000_0.txt")
+    patches = _count_rows(folder, phototour.INFO)
+    pairs = _count_rows(folder, phototour.PAIRS)
     sheets = tuple(sorted(folder.glob("*.bmp")))
-    needed = -(-patches // SHEET_PATCHES)
+    needed = -(-patches // phototour.PER_SHEET)
     if len(sheets) < needed:
         raise DoapError(f"{len(sheets):,} sheets (*.bmp), but the {patches:,} patches of info.txt need {needed:,}")
+    side = phototour.ACROSS * phototour.SIZE
     for sheet in sheets:
-        if _picture_size(folder, sheet) != (SHEET, SHEET):
-            raise DoapError(f"{sheet.name}: a sheet must be {SHEET}x{SHEET}")
+        if _picture_size(folder, sheet) != (side, side):
+            raise DoapError(f"{sheet.name}: a sheet must be {side}x{side}")
     return Content(folder, {"patches": patches, "pairs": pairs}, sheets)
 
 
@@ -69,12 +66,12 @@ def inspect_hpatches(folder: Path) -> Content:
     files: list[Path] = []
     patches = 0
     for sequence in _sequences(folder):
-        sizes = {name: _picture_size(folder, sequence / f"{name}.png") for name in STRIPS}
+        sizes = {name: _picture_size(folder, sequence / f"{name}.png") for name in hpatches.STRIPS}
         width, height = sizes["ref"]
-        if set(sizes.values()) != {(width, height)} or width != STRIP_WIDTH or height % STRIP_WIDTH:
-            raise DoapError(f"{sequence.name}: strips must be {STRIP_WIDTH} wide and all of one height, N x {width}")
-        patches += len(STRIPS) * height // STRIP_WIDTH
-        files += [sequence / f"{name}.png" for name in STRIPS]
+        if set(sizes.values()) != {(width, height)} or width != hpatches.SIZE or height % hpatches.SIZE:
+            raise DoapError(f"{sequence.name}: strips must be {hpatches.SIZE} wide and all of one height, N x {width}")
+        patches += len(hpatches.STRIPS) * height // hpatches.SIZE
+        files += [sequence / f"{name}.png" for name in hpatches.STRIPS]
     return Content(folder, {**_count_kinds(folder), "patches": patches}, _in_order(folder, files))
 
 
@@ -112,13 +109,12 @@ def inspect_romepatches(folder: Path) -> Content:
     """RomePatches: patches of 51x51 and their labels in MATLAB files, one pair of files a half."""
     patches = 0
     files: list[Path] = []
-    for half in ("train", "test"):
-        stem = f"patch_retrieval_Rome_{half}"
-        files += [folder / f"{stem}.mat", folder / f"{stem}_labels.mat"]
+    for half in romepatches.HALVES:
+        files += [romepatches.patches_file(folder, half), romepatches.labels_file(folder, half)]
         if not _shapes(files[-1]):
             raise DoapError(f"{files[-1].name}: holds no array of numbers")
         largest = max(_shapes(files[-2]).values(), key=np.prod, default=(0,))
-        count, rest = divmod(int(np.prod(largest)), ROME_PATCH * (3 if 3 in largest else 1))
+        count, rest = divmod(int(np.prod(largest)), romepatches.SIZE**2 * (3 if 3 in largest else 1))
         if rest or not count:
             raise DoapError(f"{files[-2].name}: its largest array, {largest}, does not hold patches of 51x51")
         patches += count
@@ -222,16 +218,10 @@ def _read_picture(folder: Path, path: Path) -> Grey:
         raise DoapError(f"{path.relative_to(folder)}: cannot be decoded, so it is damaged") from fault
 
 
-def _is_hdf5(path: Path) -> bool:
-    """MATLAB 7.3 writes HDF5 after 512 bytes of its own."""
-    with path.open("rb") as file:
-        return HDF5_START in file.read(520)
-
-
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays of numbers in a .mat file, by name."""
     try:
-        if _is_hdf5(path):
+        if h5py.is_hdf5(path):
             with h5py.File(path) as file:
                 shapes = {name: item.shape[::-1] for name, item in file.items() if _is_numeric(item)}
         else:
@@ -251,7 +241,7 @@ def _arrays(path: Path) -> Iterator[NDArray[Any]]:
     """The arrays of numbers in a .mat file, in order of name, with MATLAB's axes."""
     try:
         for name in sorted(_shapes(path)):
-            if _is_hdf5(path):
+            if h5py.is_hdf5(path):
                 with h5py.File(path) as file:
                     yield np.asarray(file[name]).T
             else:

@@ -49,9 +49,9 @@ def append_cuts(
     """Cut into a patch set that is being written; arguments as `cut_patches`."""
     writer.photo_names, writer.overlaps = frames.photo_names, frames.overlaps
     items, levels = _plan(frames, views)
-    photos = np.unique(frames.photos)
-    for done, photo in enumerate(photos, 1):
-        here = frames.photos[items] == photo
+    order = np.argsort(frames.photos[items], kind="stable")
+    photos, starts = np.unique(frames.photos[items[order]], return_index=True)
+    for done, (photo, here) in enumerate(zip(photos, np.split(order, starts[1:]), strict=True), 1):
         cut, at = items[here], levels[here]
         writer.append(
             _cut_photo(frames, int(photo), cut, at, writer.size, seed),

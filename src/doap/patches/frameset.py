@@ -14,7 +14,7 @@ On disk a frame set is a folder:
     checksums.npy          uint32: the CRC-32 of every MiB of the photo files, in order
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
@@ -39,7 +39,6 @@ from doap.patches.storage import (
 from doap.patches.writer import DEFAULT_EXTENT
 from doap.photos.frames import Frames
 from doap.photos.images import Grey, to_grey
-from doap.photos.near import overlapping_groups
 
 KIND = "frame set"
 SHARD_BYTES = 32 << 20
@@ -242,32 +241,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     ):
         raise damaged_manifest(folder)
     return about
-
-
-def frames_of_photos(photos: Iterable[tuple[str, Grey]], detect: Callable[[Grey], Frames]) -> FrameSet:
-    """A frame set of unrelated photos: every detected frame is a group, every photo a sequence.
-
-    Args:
-        photos: name and picture of each.
-        detect: gives the frames of a picture, (N, 2, 3); photos without one are left out.
-
-    Raises:
-        DoapError: if no photo has a frame.
-    """
-    names, pictures, found = [], [], []
-    for name, image in photos:
-        frames = detect(image)
-        if len(frames):
-            names.append(name)
-            pictures.append(encode(image))
-            found.append(frames)
-    if not found:
-        raise DoapError("no keypoint found in any photo; are they flat or tiny?")
-    photo = np.repeat(np.arange(len(found)), [len(frames) for frames in found])
-    frames = np.concatenate(found)
-    groups = np.arange(len(frames))
-    overlaps = overlapping_groups(photo, frames, groups)
-    return FrameSet(pictures, names, photo, frames, groups, photo, np.zeros_like(photo), names, overlaps)
 
 
 def encode(image: Grey, quality: int | None = None) -> Encoded:

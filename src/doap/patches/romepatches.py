@@ -37,8 +37,8 @@ Variables = dict[str, NDArray[Any]]
 
 def source_files(folder: Path) -> list[Path]:
     """The files of patches and of labels of the halves that are there; empty if there is none."""
-    halves = [half for half in HALVES if _patches_file(folder, half).is_file()]
-    return [file for half in halves for file in (_patches_file(folder, half), _labels_file(folder, half))]
+    halves = [half for half in HALVES if patches_file(folder, half).is_file()]
+    return [file for half in halves for file in (patches_file(folder, half), labels_file(folder, half))]
 
 
 def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progress) -> None:
@@ -56,16 +56,14 @@ def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progre
     Raises:
         DoapError: one line that names the file and the fault; nothing is written then.
     """
-    halves = [half for half in HALVES if _patches_file(folder, half).is_file()]
+    halves = [half for half in HALVES if patches_file(folder, half).is_file()]
     if not halves:
-        raise DoapError(f"{folder}: no {_patches_file(folder, 'train').name} or {_patches_file(folder, 'test').name}")
+        raise DoapError(f"{folder}: no {patches_file(folder, 'train').name} or {patches_file(folder, 'test').name}")
     groups = 0
     with write_patch_set(path, SIZE, halves) as writer:
         for number, half in enumerate(halves):
-            patches = find_patches(read_mat(_patches_file(folder, half)), _patches_file(folder, half))
-            labels, queries = find_labels(
-                read_mat(_labels_file(folder, half)), len(patches), _labels_file(folder, half)
-            )
+            patches = find_patches(read_mat(patches_file(folder, half)), patches_file(folder, half))
+            labels, queries = find_labels(read_mat(labels_file(folder, half)), len(patches), labels_file(folder, half))
             distinct, dense = np.unique(labels, return_inverse=True)  # both halves may count from 1
             is_query = np.arange(len(patches)) < queries
             writer.append(patches, dense + groups, np.full(len(patches), number), query=is_query.astype(np.int64))
@@ -119,11 +117,13 @@ def find_labels(variables: Variables, patches: int, file: Path) -> tuple[NDArray
     return _whole(variables[fitting[0]].reshape(-1), fitting[0], file), 0
 
 
-def _patches_file(folder: Path, half: str) -> Path:
+def patches_file(folder: Path, half: str) -> Path:
+    """The file of the patches of a half."""
     return folder / f"patch_retrieval_Rome_{half}.mat"
 
 
-def _labels_file(folder: Path, half: str) -> Path:
+def labels_file(folder: Path, half: str) -> Path:
+    """The file of their groups."""
     return folder / f"patch_retrieval_Rome_{half}_labels.mat"
 
 

@@ -24,12 +24,14 @@ def format_name(kind: str) -> str:
     return f"doap {kind} 1"
 
 
-def is_kind(folder: Path, kind: str) -> bool:
-    """Whether a folder says that it is a kind of set; whether it is whole, opening tells."""
+def kind_of(folder: Path) -> str | None:
+    """The kind of set that a folder says it is, or None; whether it is whole, opening tells."""
     try:
-        return f'"{format_name(kind)}"' in (folder / MANIFEST).read_text(encoding="utf-8")[:200]
-    except (OSError, UnicodeDecodeError):
-        return False
+        name = str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["format"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    kind = name.removeprefix("doap ").rpartition(" ")[0]
+    return kind if name == format_name(kind) else None
 
 
 def write_set(folder: Path, kind: str, arrays: Mapping[str, NDArray[Any]], about: dict[str, Any]) -> None:
