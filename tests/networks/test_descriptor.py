@@ -24,7 +24,7 @@ def test_real_descriptors_are_unit_vectors_of_the_activations() -> None:
     found = describe(PATCHES, real)
     assert found.dtype == np.float32
     with torch.no_grad():
-        activations = real.network(to_input(torch.from_numpy(PATCHES))).numpy()
+        activations = real.network(to_input(torch.from_numpy(PATCHES), 32)).numpy()
     np.testing.assert_allclose(found, activations / np.linalg.norm(activations, axis=1, keepdims=True), atol=1e-6)
 
 
@@ -33,7 +33,7 @@ def test_binary_descriptors_are_the_signs_of_the_activations() -> None:
     found = describe(PATCHES, binary)
     assert (found.dtype, found.shape) == (np.uint8, (37, 2))
     with torch.no_grad():
-        activations = binary.network(to_input(torch.from_numpy(PATCHES))).numpy()
+        activations = binary.network(to_input(torch.from_numpy(PATCHES), 32)).numpy()
     np.testing.assert_array_equal(np.unpackbits(found, axis=1), activations > 0)
 
 
@@ -51,7 +51,7 @@ def test_batches_change_nothing_and_none_is_fine(kind: str) -> None:
 
 def test_other_sizes_are_resized_without_aliasing() -> None:
     large = np.kron(PATCHES, np.ones((2, 2), np.uint8))
-    resized = to_input(torch.from_numpy(large))
+    resized = to_input(torch.from_numpy(large), 32)
     # The filter of a halving is a triangle over 4 pixels; on doubled pixels it leaves [1 6 1] / 8.
     padded = np.pad(PATCHES.astype(float), ((0, 0), (1, 1), (1, 1)))
     rows = (padded[:, :-2] + 6 * padded[:, 1:-1] + padded[:, 2:]) / 8

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from doap.networks.l2net import L2Net, normalise
+from doap.networks.l2net import L2Net
+from doap.networks.network import normalise
 
 
 def test_the_papers_parameter_count() -> None:

@@ -9,31 +9,34 @@ import torch
 from safetensors.torch import save_file
 
 from doap import DoapError, describe, list_models, load
+from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
-from doap.networks.l2net import L2Net
-from doap.networks.registry import read_card, save
+from doap.networks.registry import Origin, read_card, save
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     path = tmp_path / "mine.safetensors"
-    save(Descriptor(L2Net(16, width=2), "binary", 7.5, "mine"), path, "CC0", {"recipe": {"epochs": 3}})
+    architecture = Architecture(dimensions=16, width=2)
+    origin = Origin(licence="CC0", recipe={"epochs": 3})
+    save(Descriptor(build(architecture), "binary", 7.5, "mine"), path, architecture, origin)
     return path
 
 
 def test_round_trip(saved: Path) -> None:
     model = load(saved)
-    assert (model.kind, model.extent, model.name, model.network.width) == ("binary", 7.5, "mine", 2)
+    assert (model.kind, model.extent, model.name, model.network.dimensions) == ("binary", 7.5, "mine", 16)
     assert not model.training
-    assert read_card(saved).licence == "CC0"
+    assert read_card(saved).origin.licence == "CC0"
     patches = np.random.default_rng(0).integers(0, 256, (20, 32, 32), dtype=np.uint8)
     assert describe(patches, model).shape == (20, 2)
 
 
 def test_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
-    network = L2Net(8, width=2)
+    architecture = Architecture(dimensions=8, width=2)
+    network = build(architecture)
     network(torch.rand(8, 1, 32, 32))  # moves the running statistics
-    save(Descriptor(network, "real", 12.0, "x"), tmp_path / "x.safetensors")
+    save(Descriptor(network, "real", 12.0, "x"), tmp_path / "x.safetensors", architecture)
     back = load(tmp_path / "x.safetensors").network.state_dict()
     for name, value in network.state_dict().items():
         assert torch.equal(value, back[name])
@@ -60,11 +63,12 @@ def edit_card(path: Path, **values: object) -> None:
 FAULTS = {
     "damaged": (damage, "differs from what its card"),
     "truncated": (lambda p: p.write_bytes(p.read_bytes()[:100]), "differs from what its card"),
-    "foreign": (foreign, "its tensors are not those of an L2Net"),
+    "foreign": (foreign, "its tensors are not those of the network"),
     "no card": (lambda p: p.with_suffix(".json").unlink(), r"its card mine\.json cannot be read"),
     "broken card": (lambda p: p.with_suffix(".json").write_text("{"), "not a model card"),
     "unknown key": (lambda p: edit_card(p, surprise=1), "not a model card .surprise"),
-    "absurd size": (lambda p: edit_card(p, width=10**9), "not a model card .width"),
+    "other input": (lambda p: edit_card(p, input_size=64), "reads 32 pixels, but its card says 64"),
+    "absurd size": (lambda p: edit_card(p, architecture={"width": 10**9}), "not a model card .architecture.width"),
 }
 
 
@@ -98,5 +102,8 @@ def test_every_shipped_model_loads_and_its_card_says_what_it_is(name: str) -> No
     model = load(name)
     assert model.name == name
     card = read_card(Path(__file__).parents[2] / "src" / "doap" / "weights" / f"{name}.safetensors")
-    assert card.licence
-    assert {"data", "recipe", "command", "limits"} <= set(card.about)
+    assert card.origin.licence
+    assert card.origin.data
+    assert card.origin.recipe
+    assert card.origin.figures
+    assert {"command", "limits"} <= set(card.origin.notes)

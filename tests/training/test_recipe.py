@@ -11,7 +11,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 def test_the_papers_choices_by_default() -> None:
     recipe = Recipe()
     assert (recipe.momentum, recipe.weight_decay, recipe.dropout, recipe.dimensions) == (0.9, 1e-4, 0.1, 128)
-    assert (recipe.learning_rate, recipe.list_size, recipe.width) == (0.1, 1024, 32)
+    assert (recipe.lr, recipe.list_size, recipe.width) == (0.1, 1024, 32)
 
 
 def test_the_rate_scales_with_the_list() -> None:
@@ -25,8 +25,8 @@ def test_every_recipe_reads(path: Path) -> None:
 
 def test_settings_go_over_the_file(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("kind: binary\nepochs: 3\n")
-    recipe = read_recipe(tmp_path / "r.yaml", ["epochs=7", "learning_rate = 0.2", "bins=null"])
-    assert (recipe.kind, recipe.epochs, recipe.learning_rate, recipe.bins) == ("binary", 7, 0.2, None)
+    recipe = read_recipe(tmp_path / "r.yaml", ["epochs=7", "lr = 0.2", "bins=null"])
+    assert (recipe.kind, recipe.epochs, recipe.lr, recipe.bins) == ("binary", 7, 0.2, None)
 
 
 def test_yaml_round_trip(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from doap.training import trainer
 from doap.training.recipe import Recipe
 from doap.training.trainer import read_losses, train
 
-SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, learning_rate=1.0, dropout=0.1)
+SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, lr=1.0, dropout=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_groups_are_cut_from_photos(patches: PatchSet) -> None:
 
 
 def test_training_by_ap_raises_exact_ap_and_leaves_a_whole_run(patches: PatchSet, tmp_path: Path) -> None:
-    recipe = Recipe(width=4, dimensions=32, list_size=256, epochs=12, learning_rate=1.0, seed=1)
+    recipe = Recipe(width=4, dimensions=32, list_size=256, epochs=12, lr=1.0, seed=1)
     model = train(recipe, patches, tmp_path / "run", name="small", origin="two halves")
     torch.manual_seed(recipe.seed)
     untrained = L2Net(32, 4).train()

@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +15,8 @@ from doap.evaluation.baselines.sift import Sift
 from doap.evaluation.warped import Pair, Score
 from doap.features import Features, FrameDescriber, Matches, PatchDescriber, detect_and_describe, match
 from doap.networks import registry
+from doap.networks.architecture import build
 from doap.networks.descriptor import Descriptor, to_input
-from doap.networks.l2net import L2Net
 from doap.patches.assemble import frames_of_photos
 from doap.patches.cut import cut_patches
 from doap.patches.patchset import PatchSet
@@ -28,9 +27,10 @@ from doap.training.recipe import Recipe
 from doap.training.trainer import train
 
 # A quarter of the paper's width, so that both trainings take minutes on two cores.
+SHARED = Recipe(pooled=1.0, width=8, lr=1.0, epochs=6, precision="32")
 RECIPES = {
-    "doap-demo-128": Recipe(kind="real", dimensions=128, pooled=1.0, width=8, learning_rate=1.0, epochs=6),
-    "doap-demo-256b": Recipe(kind="binary", dimensions=256, bins=32, pooled=1.0, width=8, learning_rate=1.0, epochs=6),
+    "doap-demo-128": SHARED,
+    "doap-demo-256b": SHARED.model_copy(update={"kind": "binary", "dimensions": 256, "bins": 32}),
 }
 DATA = f"embedded in scikit-image and scikit-learn: {', '.join(path.name for path in photos.TRAINING)}"
 POINTS = 1200
@@ -92,7 +92,8 @@ def run_study(folder: Path, progress: Progress) -> Study:
         trained[name] = train(recipe, patches, runs[name], name, origin=DATA, progress=progress.so_far)
     pairs, scores = _judge([*trained.values(), *untrained.values()], progress)
     for name, descriptor in trained.items():
-        registry.save(descriptor, runs[name] / "weights.safetensors", "Apache-2.0", _about(name, scores))
+        path = runs[name] / "weights.safetensors"
+        registry.save(descriptor, path, RECIPES[name].architecture, _origin(name, scores))
     real = next(iter(RECIPES))
     stereo = read_grey(photos.STEREO[0]), read_grey(photos.STEREO[1])
     features = detect_and_describe(stereo[0], trained[real]), detect_and_describe(stereo[1], trained[real])
@@ -115,13 +116,13 @@ def _untrained(name: str, recipe: Recipe, patches: PatchSet) -> Descriptor:
     Without that pass the activations of a new network are hardly normalised, and it would look worse than it is.
     """
     torch.manual_seed(recipe.seed)
-    network = L2Net(recipe.dimensions, recipe.width, dropout=0.0)
+    network = build(recipe.architecture)
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = 1.0
     with torch.no_grad():
         sample = np.random.default_rng(recipe.seed).choice(len(patches), recipe.list_size, replace=False)
-        network(to_input(torch.from_numpy(patches.take(sample))))
+        network(to_input(torch.from_numpy(patches.take(sample)), network.input_size))
     return Descriptor(network.eval(), recipe.kind, patches.extent, f"{name} untrained")
 
 
@@ -137,17 +138,20 @@ def _judge(models: list[Descriptor], progress: Progress) -> tuple[list[Pair], li
     return pairs, warped.evaluate(pairs, describers, progress.counting(len(pairs) * len(describers)))
 
 
-def _about(name: str, scores: list[Score]) -> dict[str, Any]:
+def _origin(name: str, scores: list[Score]) -> registry.Origin:
     """What the card of a trained model says."""
     row = next(row for row in warped.summarise(scores) if row["descriptor"] == name)
-    return {
-        "command": "doap demo",
-        "data": DATA,
-        "recipe": RECIPES[name].model_dump(),
-        "frames": "DoG",
-        "figures": {f"doap demo, {key} %": round(float(row[key]), 1) for key in ("mAP", "right neighbours")},
-        "limits": "a demonstration: a narrow network, trained for minutes on fifteen pictures",
-    }
+    return registry.Origin(
+        licence="Apache-2.0",
+        data=DATA,
+        recipe=RECIPES[name].model_dump(),
+        figures={f"doap demo, {key} %": round(float(row[key]), 1) for key in ("mAP", "right neighbours")},
+        notes={
+            "command": "doap demo",
+            "frames": "DoG",
+            "limits": "a demonstration: a narrow network, trained for minutes on fifteen pictures",
+        },
+    )
 
 
 def _rank(pair: Pair, models: dict[str, Descriptor], queries: int = 4, shown: int = 10) -> Example:

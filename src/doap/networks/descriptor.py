@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from doap.networks.l2net import INPUT_SIZE, L2Net
+from doap.networks.network import PatchNetwork
 from doap.objectives import Kind
 
 
@@ -16,13 +16,13 @@ class Descriptor(nn.Module):
     """A trained network and how to use it: what `doap.load` returns.
 
     Args:
-        network: maps (N, 1, 32, 32) patches to (N, dimensions) activations.
+        network: patches to activations.
         kind: "real" gives unit vectors, "binary" gives packed bits.
         extent: half the side of a patch, in units of its frame's scale, that the network was trained at.
         name: for tables and messages.
     """
 
-    def __init__(self, network: L2Net, kind: Kind, extent: float, name: str) -> None:
+    def __init__(self, network: PatchNetwork, kind: Kind, extent: float, name: str) -> None:
         super().__init__()
         if kind == "binary" and network.dimensions % 8:
             raise ValueError(f"a binary descriptor needs a multiple of 8 bits, not {network.dimensions}")
@@ -34,7 +34,7 @@ class Descriptor(nn.Module):
     @property
     def input_size(self) -> int:
         """Side of the patches that the network reads."""
-        return INPUT_SIZE
+        return self.network.input_size
 
     def forward(self, patches: Tensor) -> Tensor:
         """Describe (N, S, S) patches, uint8 or float in 0..255, of any size S.
@@ -43,16 +43,16 @@ class Descriptor(nn.Module):
             real: (N, dimensions) float32 of length 1. binary: (N, dimensions / 8) uint8, the first bit
             of each byte its highest, as `numpy.packbits` and OpenCV's Hamming norm have it.
         """
-        activations: Tensor = self.network(to_input(patches)).float()
+        activations: Tensor = self.network(to_input(patches, self.input_size)).float()
         return F.normalize(activations, dim=1) if self.kind == "real" else pack_bits(activations > 0)
 
 
-def to_input(patches: Tensor) -> Tensor:
-    """(N, S, S) patches, uint8 or float, to what the network reads: (N, 1, 32, 32) float32."""
+def to_input(patches: Tensor, size: int) -> Tensor:
+    """(N, S, S) patches, uint8 or float, to what a network of this input size reads: (N, 1, size, size) float32."""
     values = patches[:, None].float()
-    if patches.shape[-1] == INPUT_SIZE:
+    if patches.shape[-1] == size:
         return values
-    return F.interpolate(values, (INPUT_SIZE, INPUT_SIZE), mode="bilinear", antialias=True)
+    return F.interpolate(values, (size, size), mode="bilinear", antialias=True)
 
 
 def pack_bits(bits: Tensor) -> Tensor:

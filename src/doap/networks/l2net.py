@@ -1,12 +1,13 @@
 """L2Net: seven convolution layers from a 32x32 patch to a descriptor (Tian et al., CVPR 2017)."""
 
-import torch
 from torch import Tensor, nn
+
+from doap.networks.network import PatchNetwork, normalise
 
 INPUT_SIZE = 32
 
 
-class L2Net(nn.Module):
+class L2Net(PatchNetwork):
     """The paper's network, without the centre-surround branch.
 
     Convolutions without bias, each followed by batch normalisation without learned scale or shift;
@@ -20,9 +21,7 @@ class L2Net(nn.Module):
     """
 
     def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1) -> None:
-        super().__init__()
-        self.dimensions = dimensions
-        self.width = width
+        super().__init__(dimensions, INPUT_SIZE)
         layers: list[nn.Module] = []
         channels = 1
         for factor, stride in ((1, 1), (1, 1), (2, 2), (2, 1), (4, 2), (4, 1)):
@@ -49,20 +48,8 @@ class L2Net(nn.Module):
             patches: (N, 1, 32, 32) float, of any brightness and contrast.
 
         Returns:
-            (N, dimensions) raw activations; the objective and `Descriptor` normalise or threshold them.
+            (N, dimensions) raw activations.
         """
-        if patches.shape[1:] != (1, INPUT_SIZE, INPUT_SIZE):
-            raise ValueError(f"L2Net takes (N, 1, {INPUT_SIZE}, {INPUT_SIZE}), not {tuple(patches.shape)}")
+        self.check(patches)
         activations: Tensor = self.layers(normalise(patches))
         return activations.flatten(1)
-
-
-def normalise(patches: Tensor) -> Tensor:
-    """Subtract each patch's mean and divide by its standard deviation; a constant patch becomes 0.
-
-    Args:
-        patches: (N, 1, S, S) float, grey values in 0..255.
-    """
-    deviation, mean = torch.std_mean(patches, dim=(2, 3), correction=0, keepdim=True)
-    # A thousandth of a grey level: far under the quantisation of any real patch, far over rounding noise.
-    return (patches - mean) / deviation.clamp(min=1e-3)

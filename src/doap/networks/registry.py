@@ -16,12 +16,24 @@ from safetensors import SafetensorError
 
 from doap.errors import DoapError
 from doap.files import atomic_file, write_text
+from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
-from doap.networks.l2net import L2Net
 from doap.objectives import Kind
 
 DEFAULT_MODEL = "doap-demo-128"
 SHIPPED = Path(__file__).parent.parent / "weights"
+
+
+class Origin(BaseModel):
+    """Where a model comes from, and what is known of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    licence: str = ""
+    data: str = Field(default="", description="what it was trained on")
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    figures: dict[str, float] = Field(default_factory=dict, description="what was measured, and by which command")
+    notes: dict[str, Any] = Field(default_factory=dict, description="command, versions, frames, limits")
 
 
 class Card(BaseModel):
@@ -31,12 +43,11 @@ class Card(BaseModel):
 
     name: str
     kind: Kind
-    dimensions: int = Field(gt=0, le=65536, description="of the descriptor, or its bits")
-    width: int = Field(gt=0, le=4096, description="channels of L2Net's first layer")
+    architecture: Architecture
+    input_size: int = Field(gt=0, description="side of the patches that the network reads")
     extent: float = Field(gt=0, description="half the patch's side in units of its frame's scale")
     sha256: str = Field(description="of the weights")
-    licence: str = ""
-    about: dict[str, Any] = Field(default_factory=dict, description="data, recipe, figures, limits")
+    origin: Origin = Origin()
 
 
 def list_models() -> list[str]:
@@ -75,12 +86,14 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
         weights = safetensors.torch.load(content)
     except SafetensorError as fault:
         raise DoapError(f"{path}: not a safetensors file ({fault})") from fault
-    descriptor = Descriptor(L2Net(card.dimensions, card.width), card.kind, card.extent, card.name)
+    network = build(card.architecture)
+    if network.input_size != card.input_size:
+        raise DoapError(f"{path}: its network reads {network.input_size} pixels, but its card says {card.input_size}")
     try:
-        descriptor.network.load_state_dict(weights)
+        network.load_state_dict(weights)
     except RuntimeError as fault:
-        raise DoapError(f"{path}: its tensors are not those of an L2Net as the card describes it") from fault
-    return descriptor.to(device).eval()
+        raise DoapError(f"{path}: its tensors are not those of the network that the card describes") from fault
+    return Descriptor(network, card.kind, card.extent, card.name).to(device).eval()
 
 
 def read_card(weights: Path) -> Card:
@@ -96,8 +109,15 @@ def read_card(weights: Path) -> Card:
         raise DoapError(f"{file}: not a model card ({place}: {first['msg']})") from fault
 
 
-def save(descriptor: Descriptor, path: Path, licence: str = "", about: dict[str, Any] | None = None) -> None:
-    """Write a model's weights to `path` (.safetensors) and its card beside it, weights first."""
+def save(descriptor: Descriptor, path: Path, architecture: Architecture, origin: Origin | None = None) -> None:
+    """Write a model's weights to `path` (.safetensors) and its card beside it, weights first.
+
+    Args:
+        descriptor: the model.
+        path: of the weights.
+        architecture: what its network was built from.
+        origin: where it comes from.
+    """
     tensors = {name: value.contiguous().cpu() for name, value in descriptor.network.state_dict().items()}
     content = safetensors.torch.save(tensors)
     with atomic_file(path) as temporary:
@@ -105,12 +125,11 @@ def save(descriptor: Descriptor, path: Path, licence: str = "", about: dict[str,
     card = Card(
         name=descriptor.name,
         kind=descriptor.kind,
-        dimensions=descriptor.network.dimensions,
-        width=descriptor.network.width,
+        architecture=architecture,
+        input_size=descriptor.input_size,
         extent=descriptor.extent,
         sha256=hashlib.sha256(content).hexdigest(),
-        licence=licence,
-        about=about or {},
+        origin=origin or Origin(),
     )
     write_text(path.with_suffix(".json"), json.dumps(card.model_dump(), indent=1) + "\n")
 

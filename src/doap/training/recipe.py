@@ -1,13 +1,17 @@
 """Recipes: everything that decides a training besides the data, typed, in one YAML file."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from doap.errors import DoapError
+from doap.networks.architecture import Architecture
 from doap.objectives import Kind
+
+Objective = Literal["ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet"]
+EPOCHS_A_STEP = 10
 
 
 class Recipe(BaseModel):
@@ -15,10 +19,13 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    # The network.
     kind: Kind = Field(default="real", description="real (unit vectors) or binary (bits)")
+    network: Literal["l2net"] = "l2net"
     dimensions: int = Field(default=128, gt=0, description="of the descriptor, or its bits")
     width: int = Field(default=32, gt=0, description="channels of L2Net's first layer; the paper's has 32")
     dropout: float = Field(default=0.1, ge=0, lt=1)
+    # The lists.
     list_size: int = Field(default=1024, ge=2, description="M, patches a batch")
     sampling: Literal["groups", "every-group-first", "sequence-pairs", "pools"] = Field(
         default="groups", description="groups over all sequences, or lists from few of them; see patches/sampling.py"
@@ -26,17 +33,53 @@ class Recipe(BaseModel):
     views: int | None = Field(default=None, ge=2, description="patches each group gives; all it has by default")
     per_pool: int = Field(default=64, gt=0, description="groups from each sequence, where sampling is pools")
     augment: bool = Field(default=False, description="flip and turn the patches of a group, all alike")
+    label_mining: bool = Field(default=False, description="ignore patches of a sequence that look too much alike")
+    # The objective.
+    objective: Objective = Field(default="ap", description="ap, or that of a peer")
     bins: int | None = Field(default=None, ge=1, description="b; by default 25 for real, one a bit for binary")
     pooled: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
+    # The descent.
     epochs: int = Field(default=100, gt=0)
-    learning_rate: float = Field(default=0.1, gt=0, description="at M = 1,024; scaled linearly with M, decays to 0")
+    lr: float = Field(default=0.1, gt=0, description="learning rate at M = 1,024; scaled linearly with M")
+    schedule: Literal["linear", "steps"] = Field(
+        default="linear", description="the rate falls linearly to 0, or is divided by 10 every 10 epochs"
+    )
     momentum: float = Field(default=0.9, ge=0, lt=1)
     weight_decay: float = Field(default=1e-4, ge=0)
+    # How it is run.
+    held_out: float = Field(default=0.0, ge=0, lt=1, description="share of the sequences kept for validation")
+    chunk: int | None = Field(
+        default=None, ge=2, description="patches the network sees at once; longer lists are worked off in parts"
+    )
+    precision: Literal["auto", "32", "bf16"] = Field(
+        default="auto", description="of the network; auto is bf16 where the hardware multiplies it, 32 bits elsewhere"
+    )
     seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """Refuse what does not go together."""
+        if self.objective != "ap":
+            if self.kind == "binary":
+                raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
+            if self.pooled or self.label_mining:
+                raise ValueError(f"pooled and label_mining belong to objective ap, not {self.objective}")
+        return self
+
+    @property
+    def architecture(self) -> Architecture:
+        """Which network."""
+        return Architecture(network=self.network, dimensions=self.dimensions, width=self.width)
 
     def initial_rate(self) -> float:
         """The learning rate that training starts with."""
-        return self.learning_rate * self.list_size / 1024
+        return self.lr * self.list_size / 1024
+
+    def rate(self, epoch: int, share: float) -> float:
+        """The learning rate when `share` of an epoch, in [0, 1), is done."""
+        if self.schedule == "steps":
+            return self.initial_rate() * 0.1 ** float(epoch // EPOCHS_A_STEP)
+        return self.initial_rate() * (1 - (epoch + share) / self.epochs)
 
     def to_yaml(self) -> str:
         """As it is written to a run folder."""
@@ -67,6 +110,6 @@ def read_recipe(path: Path, settings: list[str] | None = None) -> Recipe:
         return Recipe.model_validate(values)
     except ValidationError as fault:
         first = fault.errors()[0]
-        place = ".".join(map(str, first["loc"]))
+        place = ".".join(map(str, first["loc"])) or "recipe"
         known = f"; known keys are {', '.join(Recipe.model_fields)}" if first["type"] == "extra_forbidden" else ""
         raise DoapError(f"{path}: {place}: {first['msg']}{known}") from fault

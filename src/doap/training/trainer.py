@@ -18,8 +18,8 @@ import doap
 from doap.errors import DoapError
 from doap.files import atomic_folder, write_text
 from doap.networks import registry
+from doap.networks.architecture import build
 from doap.networks.descriptor import Descriptor, to_input
-from doap.networks.l2net import L2Net
 from doap.objectives import AveragePrecisionLoss
 from doap.patches.frameset import FrameSet
 from doap.patches.patchset import PatchSet
@@ -62,7 +62,7 @@ def train(
     if device == "cpu":
         keep_freed_memory()
     torch.manual_seed(recipe.seed)
-    network = L2Net(recipe.dimensions, recipe.width, recipe.dropout).to(device)
+    network = build(recipe.architecture, recipe.dropout).to(device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
     objective = AveragePrecisionLoss(recipe.kind, recipe.bins, recipe.pooled)
     optimiser = torch.optim.SGD(
@@ -79,11 +79,11 @@ def train(
         for epoch in range(first_epoch, recipe.epochs):
             count = batches.count(epoch)
             for number, batch in enumerate(batches.draw(epoch, done), done):
-                share = (epoch + number / count) / recipe.epochs
+                rate = recipe.rate(epoch, number / count)
                 for group in optimiser.param_groups:
-                    group["lr"] = recipe.initial_rate() * (1 - share)
+                    group["lr"] = rate
                 with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-                    outputs = network(to_input(batch.pixels))
+                    outputs = network(to_input(batch.pixels, network.input_size))
                 loss = objective(outputs.float(), batch.groups, batch.ignore)
                 optimiser.zero_grad()
                 loss.backward()
@@ -91,7 +91,7 @@ def train(
                 value = loss.item()
                 if not np.isfinite(value):
                     raise DoapError(f"{run}: the loss is {value} at batch {number} of epoch {epoch}; lower the rate")
-                log.write(epoch, number, value, recipe.initial_rate() * (1 - share))
+                log.write(epoch, number, value, rate)
                 progress((epoch + (number + 1) / count) / recipe.epochs, value)
                 if (number + 1) % CHECKPOINT_STEPS == 0:
                     log.flush()
@@ -99,7 +99,9 @@ def train(
             done = 0
             log.flush()
             save_checkpoint(checkpoint, network, optimiser, epoch + 1, 0)
-    registry.save(descriptor, run / "weights.safetensors", about={"recipe": recipe.model_dump(), **about})
+    data_of, notes = about["data"], {key: about[key] for key in ("patches", "device", "threads", "versions")}
+    made = registry.Origin(data=data_of, recipe=recipe.model_dump(), notes=notes)
+    registry.save(descriptor, run / "weights.safetensors", recipe.architecture, made)
     return descriptor.eval()
 
 
@@ -144,7 +146,7 @@ def read_run(run: Path) -> dict[str, Any]:
 class _Log:
     """log.csv, cut back to the checkpoint that training goes on from."""
 
-    COLUMNS = ("epoch", "batch", "loss", "learning_rate")
+    COLUMNS = ("epoch", "batch", "loss", "lr")
 
     def __init__(self, path: Path, epoch: int, batch: int) -> None:
         kept: list[list[str]] = []

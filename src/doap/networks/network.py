@@ -1,0 +1,37 @@
+"""What every network is: patches of one size in, activations out."""
+
+import torch
+from torch import Tensor, nn
+
+
+class PatchNetwork(nn.Module):
+    """Maps (N, 1, S, S) float patches, grey values in 0..255, to (N, dimensions) raw activations.
+
+    The objective and `Descriptor` normalise or threshold the activations.
+
+    Args:
+        dimensions: length of the output: the descriptor's dimensions, or its bits.
+        input_size: S, the side of the patches it reads.
+    """
+
+    def __init__(self, dimensions: int, input_size: int) -> None:
+        super().__init__()
+        self.dimensions = dimensions
+        self.input_size = input_size
+
+    def check(self, patches: Tensor) -> None:
+        """Refuse patches of another shape."""
+        size = self.input_size
+        if patches.shape[1:] != (1, size, size):
+            raise ValueError(f"{type(self).__name__} takes (N, 1, {size}, {size}), not {tuple(patches.shape)}")
+
+
+def normalise(patches: Tensor) -> Tensor:
+    """Subtract each patch's mean and divide by its standard deviation; a constant patch becomes 0.
+
+    Args:
+        patches: (N, 1, S, S) float, grey values in 0..255.
+    """
+    deviation, mean = torch.std_mean(patches, dim=(2, 3), correction=0, keepdim=True)
+    # A thousandth of a grey level: far under the quantisation of any real patch, far over rounding noise.
+    return (patches - mean) / deviation.clamp(min=1e-3)
