@@ -78,7 +78,7 @@ class Recipe(BaseModel):
     def rate(self, epoch: int, share: float) -> float:
         """The learning rate when `share` of an epoch, in [0, 1), is done."""
         if self.schedule == "steps":
-            return self.initial_rate() * 0.1 ** float(epoch // EPOCHS_A_STEP)
+            return self.initial_rate() / float(10 ** (epoch // EPOCHS_A_STEP))
         return self.initial_rate() * (1 - (epoch + share) / self.epochs)
 
     def to_yaml(self) -> str:
