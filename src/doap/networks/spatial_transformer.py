@@ -31,9 +31,9 @@ class SpatialTransformer(nn.Module):
     """Aligns patches: predicts an affine transformation of each and samples it, 42x42 pixels in, 32x32 out.
 
     Three convolutions see the normalised patch: two of 5x5 at stride 2, each followed by batch normalisation without
-    learned scale or shift and ReLU, and the prediction layer, which sees the whole 11x11 map and gives six values. Their
-    tanh, scaled to the bounds above, is added to the identity: turns and shears of up to 27 degrees, zooms of 0.55 to
-    1.45, shifts of an eighth of the side.
+    learned scale or shift and ReLU, and the prediction layer, which sees the whole 11x11 map and gives six values.
+    Their tanh, scaled to the bounds above, is added to the identity: turns of up to 27 degrees, zooms of 0.55 to 1.45,
+    shifts of an eighth of the side.
 
     The prediction layer starts at zero, so the transformation starts as the identity: the whole patch, sampled at
     32x32.
@@ -94,7 +94,9 @@ class Transformed(PatchNetwork):
     def __init__(self, transformer: SpatialTransformer, network: PatchNetwork) -> None:
         super().__init__(network.dimensions, INPUT_SIZE)
         if network.input_size != OUTPUT_SIZE:
-            raise ValueError(f"aligned patches have {OUTPUT_SIZE} pixels a side, but the network reads {network.input_size}")
+            raise ValueError(
+                f"aligned patches have {OUTPUT_SIZE} pixels a side, but the network reads {network.input_size}"
+            )
         self.transformer = transformer
         self.network = network
 
