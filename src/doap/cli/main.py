@@ -5,7 +5,7 @@ import sys
 import typer
 
 import doap
-from doap.cli import data, demo, describe, evaluate, match, train
+from doap.cli import data, demo, describe, evaluate, match, show, train
 from doap.cli.console import complain
 from doap.errors import DoapError
 
@@ -22,6 +22,7 @@ app.command("describe", epilog=describe.EXAMPLE)(describe.describe)
 app.command("train", epilog=train.EXAMPLE)(train.train)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(data.app, name="data")
+app.add_typer(show.app, name="show")
 
 
 def _version(wanted: bool) -> None:
