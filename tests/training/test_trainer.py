@@ -189,7 +189,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_what_was_good(
     good = []
     with monkeypatch.context() as patched:
         patched.setattr(trainer, "make_objective", failing_at(4, float("nan")))
-        patched.setattr(trainer._Training, "_weights", spy(trainer._Training._weights, good))
+        patched.setattr(trainer.Training, "_weights", spy(trainer.Training._weights, good))
         with pytest.raises(DoapError, match=r"the loss is nan at batch 3 of epoch 0 .*last good weights") as caught:
             train(SMALL, patches, run)
     assert "\n" not in str(caught.value)

@@ -81,13 +81,13 @@ def train(
     make_reproducible(fabric.device)
     if recipe.held_out and validation is None:
         data, validation = split_sequences(data, recipe)
-    work = _Training(recipe, data, run, fabric)
+    work = Training(recipe, data, run, fabric)
     if validation is not None and fabric.is_global_zero:
         work.validation = Validation(validation, recipe, fabric.device, work.network.input_size)
     return work.go(Descriptor(work.network, recipe.kind, data.extent, name), about, progress)
 
 
-class _Training:
+class Training:
     """Everything that a training moves: the network, the optimiser, and where they are."""
 
     def __init__(self, recipe: Recipe, data: PatchSet | FrameSet, run: Path, fabric: "Fabric") -> None:

@@ -1,0 +1,217 @@
+"""Speed of training, as a ratio to a named peer in the same run.
+
+    python benchmarks/training.py                  # on a CPU: patches a second beside a plain PyTorch loop
+    python benchmarks/training.py --device cuda    # a set of Liberty's size, where the time goes, long lists
+
+Writes benchmarks/results/training-<device>.json.
+
+- CPU: `doap train` on lists of 1,024, and a plain PyTorch loop with kornia's HardNet module, the same batches,
+  the same objective and optimiser
+- GPU: epochs of 450,092 patches of 32x32 in lists of 4,096, everything included (sampling, augmentation, network,
+  objective, optimiser, log, checkpoints); the paper says under 240 s on a Titan X
+"""
+
+import argparse
+import contextlib
+import json
+import platform
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from doap import PatchSet
+from doap.networks.descriptor import to_input
+from doap.objectives import AveragePrecisionLoss
+from doap.patches.sampling import GroupBatches
+from doap.training.log import Status
+from doap.training.ranks import make_fabric
+from doap.training.recipe import Recipe
+from doap.training.trainer import Training, make_reproducible, train
+
+RESULTS = Path(__file__).parent / "results"
+LIBERTY = 450_092
+PAPER_SECONDS = 240.0
+Measured = dict[str, object]
+
+
+def random_set(patches: int) -> PatchSet:
+    """Patches of noise in groups of two to four, as Phototour's are."""
+    random = np.random.default_rng(0)
+    groups = np.repeat(np.arange(patches // 2), random.integers(2, 5, patches // 2))[:patches]
+    groups[-1] = groups[-2]
+    return PatchSet([random.integers(0, 256, (patches, 32, 32), dtype=np.uint8)], groups)
+
+
+def epochs(data: PatchSet, device: str, count: int) -> Measured:
+    """Wall time of each epoch but the first, which also warms up."""
+    ends: list[float] = []
+
+    def look(status: Status) -> None:
+        if status.done * count >= len(ends) + 1 - 1e-9:
+            ends.append(time.perf_counter())
+
+    recipe = Recipe(list_size=4096, augment=True, epochs=count)
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        train(recipe, data, Path(folder) / "run", device=device, progress=look)
+        whole = time.perf_counter() - start
+    each = np.diff(ends)
+    print(f"epochs of {len(data):,} patches: {each.mean():.2f} s (first {ends[0] - start:.2f} s, all {whole:.1f} s)")
+    return {
+        "patches": len(data),
+        "list size": 4096,
+        "epochs": count,
+        "seconds an epoch": float(each.mean()),
+        "slowest epoch": float(each.max()),
+        "first epoch, with set-up": ends[0] - start,
+        "whole run": whole,
+        "the paper's, Titan X": PAPER_SECONDS,
+        "ratio": PAPER_SECONDS / float(each.mean()),
+    }
+
+
+def pieces(data: PatchSet) -> Measured:
+    """Where the time of a step goes, on a GPU: each piece alone, the whole step, and how busy the GPU is."""
+    recipe = Recipe(list_size=4096, augment=True)
+    with tempfile.TemporaryDirectory() as folder:
+        fabric = make_fabric(recipe, "cuda", 1)
+        make_reproducible(fabric.device)
+        work = Training(recipe, data, Path(folder), fabric)
+        work.network.train()
+        drawn = work.batches.draw(0)
+        batch = next(drawn)
+        inputs = to_input(batch.pixels, 32)
+        outputs = work.forward(inputs).float().detach().requires_grad_()
+        found = {
+            "drawing": milliseconds(lambda: next(drawn)),
+            "network, forward and backward": milliseconds(lambda: work.forward(inputs).float().sum().backward()),
+            "objective, forward and backward": milliseconds(
+                lambda: work.objective(outputs, batch.groups, batch.ignore).backward()
+            ),
+            "optimiser": milliseconds(work.optimiser.step),
+        }
+        drawn = work.batches.draw(1)
+        found["whole step"] = milliseconds(lambda: work.step(next(drawn), 0.1))
+        busy = utilisation(lambda: work.step(next(drawn), 0.1), 20)
+    print(", ".join(f"{name} {value:.2f} ms" for name, value in found.items()), f"; GPU busy {100 * busy:.0f} %")
+    return {"milliseconds": found, "share of the time that the GPU computes": busy}
+
+
+def milliseconds(work: Callable[[], object], times: int = 20) -> float:
+    """Wall time of each of many runs queued one after the other."""
+    for _ in range(5):
+        work()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(times):
+        work()
+    torch.cuda.synchronize()
+    return 1000 * (time.perf_counter() - start) / times
+
+
+def utilisation(work: Callable[[], object], times: int) -> float:
+    """Time that kernels run, over wall time."""
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        start = time.perf_counter()
+        for _ in range(times):
+            work()
+        torch.cuda.synchronize()
+        wall = time.perf_counter() - start
+    return sum(event.self_device_time_total for event in profile.key_averages()) / 1e6 / wall
+
+
+def long_lists(data: PatchSet) -> Measured:
+    """Steps on lists of 65,536, the network working on 8,192 at once."""
+    recipe = Recipe(list_size=65536, chunk=8192, augment=True)
+    with tempfile.TemporaryDirectory() as folder:
+        fabric = make_fabric(recipe, "cuda", 1)
+        work = Training(recipe, data, Path(folder), fabric)
+        work.network.train()
+        drawn = work.batches.draw(0)
+        losses = [work.step(next(drawn), 0.1)]
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        start = time.perf_counter()
+        losses += [work.step(next(drawn), 0.1) for _ in range(3)]
+        values = torch.stack(losses).tolist()
+        took = (time.perf_counter() - start) / 3
+    memory = torch.cuda.max_memory_allocated() / 2**30
+    print(f"lists of 65,536: {took:.2f} s a step, {65536 / took:,.0f} patches/s, {memory:.1f} GiB, losses {values}")
+    return {"list size": 65536, "chunk": 8192, "seconds a step": took, "GiB": memory, "losses": values}
+
+
+def beside_a_plain_loop(data: PatchSet, steps: int) -> Measured:
+    """Patches a second of `train`, and of a plain loop with kornia's HardNet, on the same batches of 1,024."""
+    from kornia.feature import HardNet
+
+    recipe = Recipe(epochs=1)
+    speeds: list[float] = []
+
+    def look(status: Status) -> None:
+        speeds.append(status.speed)
+        if len(speeds) > steps:
+            raise KeyboardInterrupt
+
+    network = HardNet(pretrained=False).train()
+    optimiser = torch.optim.SGD(network.parameters(), 0.1, 0.9, weight_decay=1e-4)
+    objective = AveragePrecisionLoss("real")
+    times = []
+    for number, indices in enumerate(GroupBatches(data, 1024, 0).batches(0)):
+        start = time.perf_counter()
+        patches = torch.from_numpy(data.take(indices))[:, None].float() / 255
+        loss = objective(network(patches), torch.from_numpy(data.groups[indices]))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        times.append(time.perf_counter() - start)
+        if number == steps:
+            break
+    plain = 1024 / float(np.median(times[1:]))
+    with tempfile.TemporaryDirectory() as folder:
+        with contextlib.suppress(KeyboardInterrupt):
+            train(recipe, data, Path(folder) / "run", progress=look)
+    ours = float(np.median(speeds[1:]))
+    print(f"doap {ours:,.0f} patches/s, plain loop with kornia's HardNet {plain:,.0f}: {ours / plain:.2f}x")
+    about = {"peer": "plain PyTorch loop, kornia HardNet, same batches and objective", "list size": 1024}
+    return {**about, "doap, patches a second": ours, "peer's": plain, "ratio": ours / plain}
+
+
+def device_name(device: str) -> str:
+    """What the results are filed under."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    found = (
+        re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text()) if platform.system() == "Linux" else None
+    )
+    return f"{found.group(1) if found else platform.machine()} {torch.get_num_threads()} threads"
+
+
+def main() -> None:
+    """Run all, print and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--epochs", type=int, default=100, help="of the set of Liberty's size, on a GPU")
+    chosen = parser.parse_args()
+    name = device_name(chosen.device)
+    result: Measured = {"device": name, "torch": str(torch.__version__)}
+    if chosen.device == "cpu":
+        result["beside a plain loop"] = beside_a_plain_loop(random_set(20_000), 10)
+    else:
+        data = random_set(LIBERTY)
+        result["a step"] = pieces(data)
+        result["long lists"] = long_lists(data)
+        result["Liberty's size"] = epochs(data, "cuda", chosen.epochs)
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"training-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.json"
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written to {file}")
+
+
+if __name__ == "__main__":
+    main()
