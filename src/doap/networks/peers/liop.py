@@ -38,8 +38,7 @@ class Liop(PatchNetwork):
                 self.library.vl_liopdesc_process(state, vector.ctypes.data, smooth.ctypes.data)
         finally:
             self.library.vl_liopdesc_delete(state)
-        # A patch without two different intensities has no order, and VLFeat divides by 0.
-        return torch.from_numpy(np.nan_to_num(described)).to(patches.device)
+        return torch.from_numpy(described).to(patches.device)
 
 
 def liop(name: str) -> Descriptor:
