@@ -12,7 +12,7 @@ from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor
 from doap.networks.network import PatchNetwork
 
-# The authors smooth a normalised patch of 41 pixels by this before they order its intensities.
+# In pixels of the patch. VLFeat leaves it to the caller, and without it the orders are those of the noise.
 SMOOTHING = 1.2
 
 
@@ -42,7 +42,7 @@ class Liop(PatchNetwork):
 
 
 def liop(name: str) -> Descriptor:
-    """LIOP at our own models' extent: it was made for affine regions, and says none for difference-of-Gaussian."""
+    """LIOP at our own models' extent: VLFeat's default, 4, is for affine regions, which are larger."""
     return Descriptor(Liop(), "real", 12.0, name)
 
 
