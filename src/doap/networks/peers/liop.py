@@ -42,7 +42,7 @@ class Liop(PatchNetwork):
 
 
 def liop(name: str) -> Descriptor:
-    """LIOP at our own models' extent: VLFeat's default, 4, is for affine regions, which are larger."""
+    """LIOP at our own models' extent, so that it sees as much as they do; VLFeat's detectors would give it 4."""
     return Descriptor(Liop(), "real", 12.0, name)
 
 
