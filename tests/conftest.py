@@ -50,6 +50,12 @@ def hpatches_sequences() -> Path:
     return beside("hpatches-sequences")
 
 
+@pytest.fixture(scope="session")
+def published_peers() -> Path:
+    """Published weights of peers."""
+    return beside("..", "peers")
+
+
 @pytest.fixture
 def south_building() -> Path:
     """Overlapping photos of a building."""

@@ -8,5 +8,5 @@ HANDCRAFTED: dict[str, FrameDescriber] = {"sift": Sift(), "rootsift": Sift(root=
 
 
 def describer(name: str, device: str = "cpu") -> FrameDescriber:
-    """ "sift", "rootsift", the name of a shipped model, or the path of a .safetensors file."""
+    """Whatever `doap.load` loads, on patches cut at its extent; but "sift" and "rootsift" read the image itself."""
     return HANDCRAFTED.get(name) or PatchDescriber(load(name, device))

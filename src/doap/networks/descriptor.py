@@ -1,5 +1,6 @@
 """From patches to descriptors: a network with its reading of the activations, unit vectors or bits."""
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ def describe(patches: NDArray[np.uint8], model: Descriptor, batch_size: int = 10
         raise ValueError(f"patches must be (N, S, S) uint8, not {patches.shape} {patches.dtype}")
     if not len(patches):  # the shape and type of the result are still the model's
         return describe(np.zeros((1, 1, 1), np.uint8), model)[:0]
-    device = next(model.parameters()).device
+    held = next(chain(model.parameters(), model.buffers()), None)  # a handcrafted one may hold nothing
+    device = "cpu" if held is None else held.device
     model.eval()
     with torch.inference_mode():
         chunks = [

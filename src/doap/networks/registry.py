@@ -18,6 +18,7 @@ from doap.errors import DoapError
 from doap.files import atomic_file, write_text
 from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
+from doap.networks.peers import handcrafted, list_peers, read_published
 from doap.objectives import Kind
 
 DEFAULT_MODEL = "doap-demo-128"
@@ -62,10 +63,11 @@ def list_models() -> list[str]:
 
 
 def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descriptor:
-    """Load a model by the name of a shipped one, or by the path of its .safetensors file.
+    """Load a model by the name of a shipped one, or by the path of its .safetensors file; or a peer likewise.
 
     Args:
-        name_or_path: for example "doap-demo-128" or "out/demo/real/weights.safetensors".
+        name_or_path: for example "doap-demo-128" or "out/demo/real/weights.safetensors"; the name of a handcrafted
+            peer, such as "rootsift"; or the published weights of a peer, which need no card.
         device: where to put it.
 
     Raises:
@@ -77,7 +79,11 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
         >>> model.kind, model.network.dimensions
         ('binary', 256)
     """
+    if str(name_or_path) in list_peers():
+        return handcrafted(str(name_or_path)).to(device).eval()
     path = _find(str(name_or_path))
+    if not path.with_suffix(".json").exists() and (peer := read_published(path)):
+        return peer.to(device).eval()
     card = read_card(path)
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != card.sha256:
@@ -142,4 +148,5 @@ def _find(wanted: str) -> Path:
         return path
     if path.exists():
         raise DoapError(f"{path}: weights are .safetensors files; other formats are not read")
-    raise DoapError(f"{wanted}: no such file, and no model of this name (there are: {', '.join(list_models())})")
+    known = f"{', '.join(list_models())}; and as peers: {', '.join(list_peers())}"
+    raise DoapError(f"{wanted}: no such file, and no model of this name (there are: {known})")
