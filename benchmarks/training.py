@@ -173,9 +173,8 @@ def beside_a_plain_loop(data: PatchSet, steps: int) -> Measured:
         if number == steps:
             break
     plain = 1024 / float(np.median(times[1:]))
-    with tempfile.TemporaryDirectory() as folder:
-        with contextlib.suppress(KeyboardInterrupt):
-            train(recipe, data, Path(folder) / "run", progress=look)
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(KeyboardInterrupt):
+        train(recipe, data, Path(folder) / "run", progress=look)
     ours = float(np.median(speeds[1:]))
     print(f"doap {ours:,.0f} patches/s, plain loop with kornia's HardNet {plain:,.0f}: {ours / plain:.2f}x")
     about = {"peer": "plain PyTorch loop, kornia HardNet, same batches and objective", "list size": 1024}

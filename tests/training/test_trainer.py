@@ -351,11 +351,41 @@ def test_frames_have_no_labels_to_mine(photo: np.ndarray, tmp_path: Path) -> Non
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_training_on_the_gpu(patches: PatchSet, tmp_path: Path) -> None:
-    model = train(SMALL, patches, tmp_path / "run", device="cuda")
-    losses = read_losses(tmp_path / "run")
-    assert losses[-1] < losses[0]
-    assert describe(patches.take(range(9)), model).shape == (9, 16)
+@pytest.mark.parametrize(
+    "settings", [{"kind": "binary", "pooled": 1.0}, {"transformer": True, "augment": True}, {"chunk": 48}]
+)
+def test_training_on_the_gpu_learns_and_resumes_to_the_same_weights(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    recipe = SMALL.model_copy(update={"epochs": 6, "precision": "auto", "held_out": 0.5, **settings})
+    whole = train(recipe, patches, tmp_path / "whole", device="cuda")
+    losses = read_losses(tmp_path / "whole")
+    assert np.mean(losses[-4:]) < 0.9 * np.mean(losses[:4])
+    assert describe(patches.take(range(9)), whole).shape[0] == 9
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(trainer, "STEPS_A_BUNCH", 3)
+
+    def stop(status: Status) -> None:
+        if status.done > 0.6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, patches, tmp_path / "stopped", device="cuda", progress=stop)
+    again = train(recipe, patches, tmp_path / "stopped", device="cuda").network.state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in whole.network.state_dict().items())
+    assert (tmp_path / "stopped" / "log.csv").read_bytes() == (tmp_path / "whole" / "log.csv").read_bytes()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_loss_on_the_gpu_that_is_no_number_is_told_with_its_batch(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "make_objective", failing_at(4, float("nan")))
+    with pytest.raises(DoapError, match="the loss is nan at batch 3 of epoch 0"):
+        train(SMALL, patches, tmp_path / "run", device="cuda")
+    kept = load(tmp_path / "run" / "last-good.safetensors").network.state_dict()
+    assert all(torch.isfinite(value).all() for value in kept.values())
 
 
 def test_training_on_frames_goes_on_to_the_same_weights(
