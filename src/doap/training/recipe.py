@@ -95,7 +95,7 @@ def list_recipes() -> dict[str, str]:
         >>> list_recipes()["phototour-real"]
         'Phototour, DOAP+: 128-d real-valued; one training a set, three in all, give the six train/test pairs.'
     """
-    files = sorted(SHIPPED.glob("*.yaml"))
+    files = sorted(SHIPPED.glob("*.yaml"), key=lambda file: file.stem)
     return {file.stem: file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files}
 
 
