@@ -24,7 +24,8 @@ def draw_sweep(
     """Draw the first curve thick, each of its points with its number, and the others thin beside it.
 
     Args:
-        values: of the key, one a run: numbers are drawn on an axis, in their order, anything else side by side.
+        values: of the key, one a run: numbers are drawn on an axis, in their order and joined, anything else side
+            by side.
         curves: what was measured, by name, one number a run.
         labels: of the horizontal and the vertical axis.
         title: over the figure.

@@ -1,6 +1,6 @@
 """Objectives: tensors in, a scalar out. `loss(outputs, groups)` for each of them."""
 
-from doap.objectives.distributed import DistributedAveragePrecisionLoss
+from doap.objectives.distributed import DistributedAveragePrecisionLoss, UnionLoss
 from doap.objectives.fastap import FastAPLoss
 from doap.objectives.gor import GlobalOrthogonalLoss
 from doap.objectives.hardnet import HardNetLoss
@@ -28,5 +28,6 @@ __all__ = [
     "SOSNetLoss",
     "SmoothAPLoss",
     "TripletLoss",
+    "UnionLoss",
     "backward_in_chunks",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from doap.objectives.fused import fused_histograms
 from doap.objectives.lists import IgnoreTable, check_labels, check_matches
@@ -69,6 +69,28 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
         return fused_histograms(
             descriptors, groups, self.kind, bins, ignore, rows, collect=lambda part: _gather(part, shares)
         )
+
+
+class UnionLoss(nn.Module):
+    """Any other objective over the union of all ranks' batches, computed whole on every rank.
+
+    Value and gradient are as those of `DistributedAveragePrecisionLoss`, without its sharing of the work.
+
+    Args:
+        objective: (M, d) outputs and (M,) groups to a scalar.
+    """
+
+    def __init__(self, objective: nn.Module) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
+        """Compute the loss of the union from this rank's (m, d) outputs and (m,) groups."""
+        check_labels("groups", groups, len(outputs))
+        sizes = _sizes(outputs, outputs.device)
+        union: Tensor = _GatherOutputs.apply(outputs, sizes)  # type: ignore[no-untyped-call]
+        loss: Tensor = self.objective(union, _gather(groups.to(outputs.device), sizes))
+        return loss
 
 
 class _GatherOutputs(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""GOR: the triplet loss with global orthogonal regularisation (Zhang et al., ICCV 2017)."""
+"""GOR: global orthogonal regularisation beside another loss (Zhang et al., ICCV 2017)."""
 
 from torch import Tensor, nn
 
@@ -8,21 +8,22 @@ from doap.objectives.tfeat import TripletLoss
 
 
 class GlobalOrthogonalLoss(nn.Module):
-    """Non-matching descriptors spread like uniform points on the sphere, beside the triplet loss.
+    """Non-matching descriptors spread like uniform points on the sphere, beside a loss that separates them.
 
-        L = L_triplet + α (M₁² + max(0, M₂ - 1/d))
+        L = L_other + α (M₁² + max(0, M₂ - 1/d))
 
     M₁ is the mean and M₂ the mean square of F(x)ᵀF(x') over all pairs of patches of different groups: for
     uniform points on the sphere of d dimensions they are 0 and 1/d.
 
     Args:
-        margin: m of `TripletLoss`.
+        other: the loss beside it; the triplet loss by default, as in the paper. With HardNet's it is the
+            HardNet-GOR of the DOAP paper.
         weight: α.
     """
 
-    def __init__(self, margin: float = 1.0, weight: float = 1.0) -> None:
+    def __init__(self, other: nn.Module | None = None, weight: float = 1.0) -> None:
         super().__init__()
-        self.triplet = TripletLoss(margin)
+        self.other = other or TripletLoss()
         self.weight = weight
 
     def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
@@ -33,5 +34,5 @@ class GlobalOrthogonalLoss(nn.Module):
         count = negative.sum().clamp(min=1)
         mean, mean_square = products.sum() / count, products.square().sum() / count
         spread = mean.square() + (mean_square - 1 / unit.shape[1]).relu()
-        triplet: Tensor = self.triplet(outputs, groups)
-        return triplet + self.weight * spread
+        separation: Tensor = self.other(outputs, groups)
+        return separation + self.weight * spread

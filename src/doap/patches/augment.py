@@ -8,20 +8,31 @@ from torch import Tensor
 SYMMETRIES = 8
 
 
-def flip_and_turn(patches: Tensor, groups: Tensor, random: torch.Generator) -> Tensor:
-    """Give each group one of the 8 symmetries of the square, all equally likely.
+def draw_symmetries(groups: Tensor, random: torch.Generator) -> Tensor:
+    """One of the 8 symmetries of the square for each group, all equally likely.
+
+    Args:
+        groups: (M,) integer group of each patch, in any order; on the CPU, so that a GPU need not wait.
+        random: draws the symmetries; on the device where they are wanted.
+
+    Returns:
+        (M,) the symmetry of each patch, in 0..7.
+    """
+    number = torch.unique(groups, return_inverse=True)[1].to(random.device, non_blocking=True)
+    return torch.randint(SYMMETRIES, (len(groups),), generator=random, device=random.device)[number]
+
+
+def flip_and_turn(patches: Tensor, symmetries: Tensor) -> Tensor:
+    """Flip and turn each patch by its symmetry.
 
     Args:
         patches: (M, S, S) or (M, 1, S, S), of any type.
-        groups: (M,) integer group of each patch, in any order; on the CPU, so that a GPU need not wait.
-        random: draws the symmetries; on the device of the patches.
+        symmetries: (M,), see `draw_symmetries`; on the device of the patches.
 
     Returns:
         New patches of the same shape and type, on the same device.
     """
-    number = torch.unique(groups, return_inverse=True)[1].to(patches.device, non_blocking=True)
-    symmetry = torch.randint(SYMMETRIES, (len(patches),), generator=random, device=patches.device)[number]
-    places = _places(patches.shape[-1], patches.device)[symmetry]
+    places = _places(patches.shape[-1], patches.device)[symmetries]
     return patches.flatten(1).gather(1, places).view(patches.shape)
 
 

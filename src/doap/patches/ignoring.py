@@ -6,6 +6,7 @@ from torch import Tensor
 
 from doap.objectives.lists import IgnoreTable
 from doap.patches.grouping import Grouping, Ids
+from doap.patches.resident import send
 
 
 class OverlapTables:
@@ -45,7 +46,7 @@ class OverlapTables:
         table = self._neighbours.new_zeros(
             count * count + 1, dtype=torch.bool
         )  # the last is for pairs not in the batch
-        present = torch.from_numpy(groups).to(table.device, non_blocking=True)
+        present = send(groups, table.device)
         owner, neighbour = self._edges(present, total)
         place = torch.searchsorted(present, neighbour).clamp(max=count - 1)
         table.scatter_(0, torch.where(present[place] == neighbour, owner * count + place, count * count), True)

@@ -26,6 +26,7 @@ from doap.patches.grouping import Grouping, Ids
 from doap.patches.hog import hog
 from doap.patches.k_means import k_means
 from doap.patches.patchset import PatchSet
+from doap.patches.resident import send
 
 CLUSTERS = 100
 PERCENTILE = 20.0
@@ -81,7 +82,7 @@ class MinedLabels:
             on the device of `near`.
         """
         present, labels = np.unique(self.clusters[indices], return_inverse=True)
-        names = torch.from_numpy(present).to(self.near.device, non_blocking=True)
+        names = send(present, self.near.device)
         sequence, cluster = names // self.near.shape[1], names % self.near.shape[1]
         table = self.near[sequence[:, None], cluster[:, None], cluster] & (sequence[:, None] == sequence)
         return IgnoreTable(torch.from_numpy(labels), table)

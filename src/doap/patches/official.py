@@ -75,33 +75,14 @@ def recognise(folder: Path) -> Layout:
 
 
 def select_sequences(patches: PatchSet, names: Sequence[str]) -> PatchSet:
-    """The patches of some sequences; pixels stay where they are, and ids keep their meaning.
-
-    Meant for sets whose sequences lie in one piece, as those converted here do.
-    """
+    """The patches of some sequences."""
     unknown = sorted(set(names) - set(patches.sequence_names))
     if unknown:
         raise DoapError(f"{len(unknown)} of {len(set(names))} sequences are not in the set: {', '.join(unknown[:3])}")
     wanted = np.isin(patches.sequences, [patches.sequence_names.index(name) for name in names])
-    pieces = []
-    start = 0
-    for shard in patches.shards:
-        edges = np.flatnonzero(np.diff(wanted[start : start + len(shard)], prepend=False, append=False))
-        pieces += [shard[first:last] for first, last in edges.reshape(-1, 2)]
-        start += len(shard)
-    if not pieces:
+    if not wanted.any():
         raise DoapError("none of the sequences asked for has a patch in the set")
-    return PatchSet(
-        pieces,
-        patches.groups[wanted],
-        patches.sequences[wanted],
-        {name: values[wanted] for name, values in patches.labels.items()},
-        patches.sequence_names,
-        patches.extent,
-        patches.overlaps[np.isin(patches.overlaps, patches.groups[wanted]).all(axis=1)],
-        None if patches.frames is None else patches.frames[wanted],
-        patches.photo_names,
-    )
+    return patches.part(wanted)
 
 
 def cache_folder() -> Path:

@@ -114,6 +114,30 @@ class PatchSet(Grouping):
             taken[here] = self.shards[number][wanted[here] - (ends[number] - len(self.shards[number]))]
         return taken
 
+    def part(self, wanted: NDArray[np.bool_]) -> "PatchSet":
+        """Some patches, (N,) bool, of whole groups or not; pixels stay where they are, and ids keep their meaning.
+
+        Meant for sets whose sequences lie in one piece, as those made here do: each run of patches is a shard.
+        """
+        pieces = []
+        start = 0
+        for shard in self.shards:
+            edges = np.flatnonzero(np.diff(wanted[start : start + len(shard)], prepend=False, append=False))
+            pieces += [shard[first:last] for first, last in edges.reshape(-1, 2)]
+            start += len(shard)
+        groups = self.groups[wanted]
+        return PatchSet(
+            pieces,
+            groups,
+            self.sequences[wanted],
+            {name: values[wanted] for name, values in self.labels.items()},
+            self.sequence_names,
+            self.extent,
+            self.overlaps[np.isin(self.overlaps, groups).all(axis=1)],
+            None if self.frames is None else self.frames[wanted],
+            self.photo_names,
+        )
+
     def save(self, path: Path | str) -> None:
         """Write the set as a folder, atomically; an existing path is refused."""
         with write_patch_set(Path(path), self.size, self.sequence_names, self.extent) as writer:

@@ -1,10 +1,11 @@
 """A patch set's pixels on the device, so that a batch costs a gather and nothing crosses the bus."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.patches.grouping import Ids
@@ -66,16 +67,19 @@ class ResidentPatches:
         """The patches at `indices`, in that order: (M, S, S) uint8 on the device."""
         if self._pixels is None:
             return self._load(indices)
-        return self._pixels[torch.from_numpy(indices).to(self.device, non_blocking=True)]
+        return self._pixels[send(indices, self.device)]
 
     def _load(self, indices: Ids) -> Tensor:
-        taken = torch.from_numpy(self._patches.take(indices))
-        if self.device.type == "cuda":
-            taken = taken.pin_memory()
-        taken = taken.to(self.device, non_blocking=True)
+        taken = send(self._patches.take(indices), self.device)
         if self._weights is None:
             return taken
         return (self._weights @ taken.float() @ self._weights.T).round().to(torch.uint8)
+
+
+def send(array: NDArray[Any], device: torch.device) -> Tensor:
+    """An array on a device; to a GPU through pinned memory, so that neither waits for the other."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def area_weights(size: int, smaller: int) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from doap.patches.cut import SIZE
 from doap.patches.frameset import SOURCES, FrameSet
 from doap.patches.grouping import Ids
+from doap.patches.resident import send
 from doap.photos.atlas import Atlas
 from doap.photos.extract import average_samples, pixel_spacing, to_bytes
 from doap.photos.images import Grey
@@ -56,7 +57,7 @@ class ResidentFrames:
         Returns:
             (M, size, size) uint8 on the device.
         """
-        chosen = torch.from_numpy(indices).to(self.device, non_blocking=True)
+        chosen = send(indices, self.device)
         chance = torch.rand(len(chosen), generator=random, device=self.device)
         strength = mixed_levels((chance * self._levels[chosen]).long())
         jittered = jitter_frames(self._frames[chosen], strength, random)

@@ -9,31 +9,39 @@ from torch import Tensor
 
 from doap.errors import DoapError
 from doap.objectives.lists import IgnoreTable
-from doap.patches.augment import flip_and_turn
+from doap.patches.augment import draw_symmetries, flip_and_turn
 from doap.patches.frameset import FrameSet
-from doap.patches.grouping import Grouping
+from doap.patches.grouping import Grouping, Ids
 from doap.patches.ignoring import OverlapTables
+from doap.patches.label_mining import MinedLabels
 from doap.patches.patchset import PatchSet
 from doap.patches.pool_sampling import PoolBatches, SequencePairs
 from doap.patches.resident import PatchSource, ResidentPatches
 from doap.patches.resident_frames import ResidentFrames
-from doap.patches.sampling import EveryGroupFirst, GroupBatches, Sampler
+from doap.patches.sampling import EveryGroupFirst, GroupBatches, Sampler, share
 from doap.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A list and all its queries.
+    """A list and all its queries; or one rank's rows of it, of which all ranks together rank the whole.
 
     Attributes:
-        pixels: (M, S, S) uint8 on the device.
-        groups: (M,) int64 on the CPU.
-        ignore: groups that overlap in a photo, or None where the set knows of none.
+        pixels: (m, S, S) uint8 on the device, this rank's patches.
+        groups: (m,) int64 on the CPU, their groups.
+        ignore: groups that are no fair negatives of each other, or None; labels of this rank's patches, and the
+            table of the whole list.
+        rows: where this rank's patches are in the list.
+        total: how many patches the list has.
+        seed: for whatever else is random in the step.
     """
 
     pixels: Tensor
     groups: Tensor
     ignore: IgnoreTable | None
+    rows: slice
+    total: int
+    seed: int
 
 
 class Batches:
@@ -43,31 +51,68 @@ class Batches:
         data: what to draw from.
         recipe: how.
         device: where the patches are wanted.
+        size: side of the patches.
+        mined: labels mined from the data, whose tables are respected beside the overlaps of the set.
+        rank: which rank's rows to draw, in 0..ranks-1. Ranks draw the same patches that one process would;
+            from a frame set each with its own jitter.
+        ranks: how many there are.
     """
 
-    def __init__(self, data: PatchSet | FrameSet, recipe: Recipe, device: str) -> None:
+    def __init__(
+        self,
+        data: PatchSet | FrameSet,
+        recipe: Recipe,
+        device: str | torch.device,
+        size: int,
+        mined: MinedLabels | None = None,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
         self._data = data
         self._recipe = recipe
-        self._device = device
+        self._device = torch.device(device)
+        self._rank, self._ranks = rank, ranks
         self._sampler = make_sampler(data, recipe)
         self._source: PatchSource = (
-            ResidentFrames(data, device) if isinstance(data, FrameSet) else ResidentPatches(data, device)
+            ResidentFrames(data, device, size) if isinstance(data, FrameSet) else ResidentPatches(data, device, size)
         )
-        self._tables = OverlapTables(data, device) if len(data.overlaps) else None
+        self._tables: list[OverlapTables | MinedLabels] = []
+        if recipe.objective == "ap" and len(data.overlaps):
+            self._tables.append(OverlapTables(data, device))
+        if mined is not None:
+            self._tables.append(mined.to(device))
 
     def count(self, epoch: int) -> int:
         """How many batches an epoch has."""
         return self._sampler.count(epoch)
 
-    def draw(self, epoch: int, start: int) -> Iterator[Batch]:
+    def indices(self, epoch: int, number: int) -> Ids:
+        """Which items a batch is made of."""
+        return next(self._sampler.batches(epoch, number))
+
+    def draw(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number `start` on."""
         for number, indices in enumerate(self._sampler.batches(epoch, start), start):
-            random = torch.Generator(self._device).manual_seed(_seed(self._recipe.seed, epoch, number))
-            groups = torch.from_numpy(self._data.groups[indices])
-            pixels = self._source.draw(indices, random)
-            if self._recipe.augment:
-                pixels = flip_and_turn(pixels, groups, random)
-            yield Batch(pixels, groups, self._tables.ignore(indices) if self._tables else None)
+            groups = self._data.groups[indices]
+            places = share(np.arange(len(indices)), groups, self._rank, self._ranks)
+            yield self._batch(indices, groups, slice(int(places[0]), int(places[-1]) + 1), (epoch, number))
+
+    def _batch(self, indices: Ids, groups: Ids, rows: slice, place: tuple[int, int]) -> Batch:
+        own = (self._rank,) if self._data.fresh and self._rank else ()
+        random = torch.Generator(self._device).manual_seed(_seed(self._recipe.seed, *place, *own))
+        pixels = self._source.draw(indices[rows], random)
+        labels = torch.from_numpy(groups)
+        if self._recipe.augment:
+            pixels = flip_and_turn(pixels, draw_symmetries(labels, random)[rows])
+        seed = _seed(self._recipe.seed, *place)
+        return Batch(pixels, labels[rows], self._ignore(indices, rows), rows, len(indices), seed)
+
+    def _ignore(self, indices: Ids, rows: slice) -> IgnoreTable | None:
+        both: IgnoreTable | None = None
+        for tables in self._tables:
+            found = tables.ignore(indices)
+            both = found if both is None else both | found
+        return None if both is None else IgnoreTable(both.labels[rows], both.table)
 
 
 def make_sampler(data: Grouping, recipe: Recipe) -> Sampler:
@@ -86,6 +131,6 @@ def make_sampler(data: Grouping, recipe: Recipe) -> Sampler:
     return GroupBatches(data, size, seed, views)
 
 
-def _seed(seed: int, epoch: int, number: int) -> int:
-    """One number for three, different for any two batches but for a chance of 2⁻⁶³."""
-    return int(np.random.SeedSequence((seed, epoch, number)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def _seed(*numbers: int) -> int:
+    """One number for several, different for any two batches but for a chance of 2⁻⁶³."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

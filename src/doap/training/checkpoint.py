@@ -1,6 +1,7 @@
 """Checkpoints: all that a training needs to go on exactly where it was, as one safetensors file."""
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -12,34 +13,42 @@ from doap.errors import DoapError
 from doap.files import atomic_file
 
 
-def save_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD, epoch: int, batch: int) -> None:
-    """Write the state after `batch` batches of `epoch`, atomically: the one before stays until this one is whole."""
+@dataclass(frozen=True)
+class Place:
+    """Where a training is: its epoch, how many batches of it are done, and the best held-out AP so far.
+
+    Whatever is random in a step follows from the seed and these numbers, so no random state is kept.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    best: float = 0.0
+
+
+def save_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD, place: Place) -> None:
+    """Write the state, atomically: the one before stays until this one is whole."""
     tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
-    for number, parameter in enumerate(network.parameters()):
+    for name, parameter in network.named_parameters():
         momentum = optimiser.state[parameter].get("momentum_buffer")
         if momentum is not None:
-            tensors[f"momentum.{number}"] = momentum
-    tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
-    place = {"place": json.dumps({"epoch": epoch, "batch": batch})}
+            tensors[f"momentum.{name}"] = momentum
+    content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     with atomic_file(path) as temporary:
-        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary, place)
+        save_file(content, temporary, {"place": json.dumps(asdict(place))})
 
 
-def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) -> tuple[int, int]:
-    """Put a saved state back; returns the epoch and how many of its batches are done."""
+def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) -> Place:
+    """Put a saved state back."""
     try:
         with safe_open(path, framework="pt") as file:
-            place = json.loads(file.metadata()["place"])
+            place = Place(**json.loads(file.metadata()["place"]))
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         network.load_state_dict({n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")})
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as fault:
         raise DoapError(f"{path}: not a checkpoint of this training ({' '.join(str(fault).split())})") from fault
-    for number, parameter in enumerate(network.parameters()):
-        if f"momentum.{number}" in tensors:
-            optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum.{number}"].to(parameter)
-    torch.set_rng_state(tensors["random.cpu"])
-    if "random.cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["random.cuda"])
-    return int(place["epoch"]), int(place["batch"])
+    for name, parameter in network.named_parameters():
+        if f"momentum.{name}" in tensors:
+            # In the layout of the parameter: another order of the same numbers would round otherwise.
+            momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])
+            optimiser.state[parameter]["momentum_buffer"] = momentum
+    return place

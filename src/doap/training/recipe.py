@@ -7,7 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from doap.errors import DoapError
-from doap.networks.architecture import Architecture
+from doap.networks.architecture import Architecture, Network, check_fit
 from doap.objectives import Kind
 
 Objective = Literal["ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet"]
@@ -22,10 +22,10 @@ class Recipe(BaseModel):
 
     # The network.
     kind: Kind = Field(default="real", description="real (unit vectors) or binary (bits)")
-    network: Literal["l2net", "cs-l2net"] = "l2net"
-    transformer: bool = False
+    network: Network = "l2net"
     dimensions: int = Field(default=128, gt=0, description="of the descriptor, or its bits")
     width: int = Field(default=32, gt=0, description="channels of L2Net's first layer; the paper's has 32")
+    transformer: bool = Field(default=False, description="align patches by a Spatial Transformer first")
     dropout: float = Field(default=0.1, ge=0, lt=1)
     # The lists.
     list_size: int = Field(default=1024, ge=2, description="M, patches a batch")
@@ -61,6 +61,7 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         """Refuse what does not go together."""
+        check_fit(self.network, self.dimensions, self.transformer)
         if self.objective != "ap":
             if self.kind == "binary":
                 raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
@@ -71,7 +72,9 @@ class Recipe(BaseModel):
     @property
     def architecture(self) -> Architecture:
         """Which network."""
-        return Architecture(network=self.network, dimensions=self.dimensions, width=self.width)
+        return Architecture(
+            network=self.network, dimensions=self.dimensions, width=self.width, transformer=self.transformer
+        )
 
     def initial_rate(self) -> float:
         """The learning rate that training starts with."""
@@ -80,7 +83,7 @@ class Recipe(BaseModel):
     def rate(self, epoch: int, share: float) -> float:
         """The learning rate when `share` of an epoch, in [0, 1), is done."""
         if self.schedule == "steps":
-            return self.initial_rate() * 0.1 ** float(epoch // EPOCHS_A_STEP)
+            return self.initial_rate() / float(10 ** (epoch // EPOCHS_A_STEP))
         return self.initial_rate() * (1 - (epoch + share) / self.epochs)
 
     def to_yaml(self) -> str:

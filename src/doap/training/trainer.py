@@ -1,37 +1,43 @@
-"""The training loop, to be read top to bottom.
+"""The training loop, to be read top to bottom; what a run leaves behind is told in `run_folder`."""
 
-A run folder holds: recipe.yaml; run.json (data, device, versions); log.csv (a line a step);
-checkpoint.safetensors (to resume from); and at the end weights.safetensors with its card.
-"""
-
-import csv
 import json
-import platform
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
+from torch import Tensor, nn
 
-import doap
 from doap.errors import DoapError
-from doap.files import atomic_folder, write_text
+from doap.files import write_text
 from doap.networks import registry
 from doap.networks.architecture import build
 from doap.networks.descriptor import Descriptor, to_input
-from doap.objectives import AveragePrecisionLoss
+from doap.networks.network import PatchNetwork
+from doap.networks.spatial_transformer import SLOWER, slow_parameters
+from doap.objectives import backward_in_chunks
 from doap.patches.frameset import FrameSet
+from doap.patches.label_mining import MinedLabels, mine_labels
 from doap.patches.patchset import PatchSet
-from doap.training.batches import Batches
-from doap.training.checkpoint import load_checkpoint, save_checkpoint
+from doap.training.batches import Batch, Batches
+from doap.training.checkpoint import Place, load_checkpoint, save_checkpoint
+from doap.training.log import Log, NotFiniteError, Status
 from doap.training.memory import keep_freed_memory
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.objective import make_objective
+from doap.training.ranks import SharedDropout, average_gradients, is_chief, make_fabric, share_statistics
+from doap.training.recipe import Recipe
+from doap.training.run_folder import BEST, CHECKPOINT, FAILURE, LAST_GOOD, MINED, WEIGHTS, describe_run, start_run
+from doap.training.validation import Validation, split_sequences
 
-CHECKPOINT_STEPS = 100
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
-# Told the share of the training that is done, in [0, 1], and the last loss.
-Progress = Callable[[float, float], None]
+CHECKPOINT_SECONDS = 30.0
+STEPS_A_BUNCH = 20  # losses asked for at once on a GPU, which would have to wait for each otherwise
+
+Progress = Callable[[Status], None]
 
 
 def train(
@@ -41,9 +47,12 @@ def train(
     name: str = "doap",
     origin: str = "in memory",
     device: str = "cpu",
-    progress: Progress = lambda _done, _loss: None,
+    devices: int = 1,
+    validation: PatchSet | FrameSet | None = None,
+    validation_origin: str = "",
+    progress: Progress = lambda _status: None,
 ) -> Descriptor:
-    """Train a descriptor by AP and leave everything in a run folder.
+    """Train a descriptor and leave everything in a run folder.
 
     Args:
         recipe: what to train, and how.
@@ -53,124 +62,184 @@ def train(
         name: of the model, on its card.
         origin: where the data comes from, for the record.
         device: "cpu" or "cuda".
-        progress: called after every step.
+        devices: how many processes share the work, each with a device of its own. More than one needs a
+            program that can be started again as it was: a script or a command, not a notebook.
+        validation: judged by exact AP after every epoch; by default the share of the data's sequences that
+            the recipe holds out, and none if that is 0.
+        validation_origin: where that comes from, for the record.
+        progress: called when news of the training comes in.
 
     Raises:
         DoapError: if the run folder holds another training, or the loss stops being a number.
     """
-    about = _start_run(run, recipe, origin, data, device)
-    if device == "cpu":
-        keep_freed_memory()
-    torch.manual_seed(recipe.seed)
-    network = build(recipe.architecture, recipe.dropout).to(device)
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
-    objective = AveragePrecisionLoss(recipe.kind, recipe.bins, recipe.pooled)
-    optimiser = torch.optim.SGD(
-        network.parameters(), recipe.initial_rate(), recipe.momentum, weight_decay=recipe.weight_decay
-    )
-    batches = Batches(data, recipe, device)
-    descriptor = Descriptor(network, recipe.kind, data.extent, name)
+    about = describe_run(data, origin, validation_origin, device, devices)
+    fabric = make_fabric(recipe, device, devices)
+    if is_chief():
+        start_run(run, recipe, about)
+    fabric.launch()
+    fabric.barrier()
+    make_reproducible(fabric.device)
+    if recipe.held_out and validation is None:
+        data, validation = split_sequences(data, recipe)
+    work = _Training(recipe, data, run, fabric)
+    if validation is not None and fabric.is_global_zero:
+        work.validation = Validation(validation, recipe, fabric.device, work.network.input_size)
+    return work.go(Descriptor(work.network, recipe.kind, data.extent, name), about, progress)
 
-    checkpoint, first_epoch, done = run / "checkpoint.safetensors", 0, 0
-    if checkpoint.exists():
-        first_epoch, done = load_checkpoint(checkpoint, network, optimiser)
-    network.train()
-    with _Log(run / "log.csv", first_epoch, done) as log:
-        for epoch in range(first_epoch, recipe.epochs):
-            count = batches.count(epoch)
-            for number, batch in enumerate(batches.draw(epoch, done), done):
-                rate = recipe.rate(epoch, number / count)
-                for group in optimiser.param_groups:
-                    group["lr"] = rate
-                with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-                    outputs = network(to_input(batch.pixels, network.input_size))
-                loss = objective(outputs.float(), batch.groups, batch.ignore)
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                value = loss.item()
-                if not np.isfinite(value):
-                    raise DoapError(f"{run}: the loss is {value} at batch {number} of epoch {epoch}; lower the rate")
-                log.write(epoch, number, value, rate)
-                progress((epoch + (number + 1) / count) / recipe.epochs, value)
-                if (number + 1) % CHECKPOINT_STEPS == 0:
-                    log.flush()
-                    save_checkpoint(checkpoint, network, optimiser, epoch, number + 1)
-            done = 0
+
+class _Training:
+    """Everything that a training moves: the network, the optimiser, and where they are."""
+
+    def __init__(self, recipe: Recipe, data: PatchSet | FrameSet, run: Path, fabric: "Fabric") -> None:
+        self.recipe, self.run, self.fabric = recipe, run, fabric
+        self.validation: Validation | None = None
+        torch.manual_seed(recipe.seed)
+        self.network = build(recipe.architecture, recipe.dropout)
+        self.network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
+        if fabric.world_size > 1:
+            share_statistics(self.network, fabric.device)
+        self.forward = _InPrecision(self.network, fabric)
+        self.objective = make_objective(recipe, fabric.world_size)
+        self.optimiser = make_optimiser(self.network, recipe)
+        mined = self._mine(data) if recipe.label_mining else None
+        size, rank, ranks = self.network.input_size, fabric.global_rank, fabric.world_size
+        self.batches = Batches(data, recipe, fabric.device, size, mined, rank, ranks)
+        self.place = Place()
+        if (run / CHECKPOINT).exists():
+            self.place = load_checkpoint(run / CHECKPOINT, self.network, self.optimiser)
+        self.good = self._weights()
+        self.saved = time.monotonic()
+
+    def go(self, descriptor: Descriptor, about: dict[str, Any], progress: Progress) -> Descriptor:
+        """All the epochs that are left."""
+        recipe, chief = self.recipe, self.fabric.is_global_zero
+        origin = registry.Origin(data=about["data"], recipe=recipe.model_dump(), notes=about)
+        every = 1 if self.fabric.device.type == "cpu" else STEPS_A_BUNCH
+        with tempfile.TemporaryDirectory() as nowhere:  # where ranks write that are not the chief
+            folder = self.run if chief else Path(nowhere)
+            with Log(folder, self.place.epoch, self.place.batch) as log:
+                try:
+                    for epoch in range(self.place.epoch, recipe.epochs):
+                        count = self.batches.count(epoch)
+                        first = self.place.batch if epoch == self.place.epoch else 0
+                        self.network.train()
+                        for number, batch in enumerate(self.batches.draw(epoch, first), first):
+                            rate = recipe.rate(epoch, number / count)
+                            log.step(epoch, number, rate, self.step(batch, rate), batch.total)
+                            if len(log) >= every or number + 1 == count:
+                                log.ask(list(self.network.parameters()))
+                                self.good = self._weights()
+                                done = (epoch + (number + 1) / count) / recipe.epochs
+                                progress(Status(done, log.loss, log.ap, log.speed))
+                                self._keep(log, Place(epoch, number + 1, self.place.best))
+                        self.place = Place(epoch + 1, 0, self.place.best)
+                        if self.validation is not None:
+                            self._validate(log, epoch, descriptor, origin)
+                            progress(Status((epoch + 1) / recipe.epochs, log.loss, log.ap, log.speed))
+                except NotFiniteError as fault:
+                    raise self._failed(fault, descriptor, origin) from None
+        if chief:
+            registry.save(descriptor, self.run / WEIGHTS, recipe.architecture, origin)
+        self.fabric.barrier()
+        return descriptor.eval()
+
+    def step(self, batch: Batch, rate: float) -> Tensor:
+        """One step down the gradient; gives the loss, which may still be under way on a GPU."""
+        torch.manual_seed(batch.seed)
+        for layer in self.network.modules():
+            if isinstance(layer, SharedDropout):
+                layer.rows, layer.total = batch.rows, batch.total
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate / group["slower"]
+        self.optimiser.zero_grad()
+        inputs = to_input(batch.pixels, self.network.input_size)
+        if self.recipe.chunk and len(inputs) > self.recipe.chunk:
+            loss = backward_in_chunks(self.forward, inputs.split(self.recipe.chunk), lambda o: self._loss(o, batch))
+        else:
+            loss = self._loss(self.forward(inputs), batch)
+            loss.backward()
+        if self.fabric.world_size > 1:
+            average_gradients(self.network.parameters(), self.fabric.world_size)
+        self.optimiser.step()
+        return loss.detach()
+
+    def _loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return self.objective(outputs.float(), batch.groups, batch.ignore)
+
+    def _validate(self, log: Log, epoch: int, descriptor: Descriptor, origin: registry.Origin) -> None:
+        """Judge the network after an epoch, and keep its weights if none were better."""
+        assert self.validation is not None  # noqa: S101 (tells the type checker)
+        ap = self.validation.average_precision(self.network)
+        log.validated(epoch, ap)
+        if ap > self.place.best:
+            self.place = Place(self.place.epoch, 0, ap)
+            judged = origin.model_copy(update={"figures": {f"held-out AP % after epoch {epoch}": round(100 * ap, 2)}})
+            registry.save(descriptor, self.run / BEST, self.recipe.architecture, judged)
+        log.restart_clock()
+
+    def _keep(self, log: Log, place: Place) -> None:
+        """Write a checkpoint if the last is old."""
+        if self.fabric.is_global_zero and time.monotonic() - self.saved >= CHECKPOINT_SECONDS:
             log.flush()
-            save_checkpoint(checkpoint, network, optimiser, epoch + 1, 0)
-    data_of, notes = about["data"], {key: about[key] for key in ("patches", "device", "threads", "versions")}
-    made = registry.Origin(data=data_of, recipe=recipe.model_dump(), notes=notes)
-    registry.save(descriptor, run / "weights.safetensors", recipe.architecture, made)
-    return descriptor.eval()
+            save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, place)
+            self.saved = time.monotonic()
+
+    def _failed(self, fault: NotFiniteError, descriptor: Descriptor, origin: registry.Origin) -> DoapError:
+        """Keep the last good weights and the ids of the batch; the fault in one line."""
+        if self.fabric.is_global_zero:
+            self.network.load_state_dict(self.good)
+            registry.save(descriptor, self.run / LAST_GOOD, self.recipe.architecture, origin)
+            ids = self.batches.indices(fault.epoch, fault.batch).tolist()
+            about = {"epoch": fault.epoch, "batch": fault.batch, "what": fault.what, "items": ids}
+            write_text(self.run / FAILURE, json.dumps(about) + "\n")
+        return DoapError(
+            f"{self.run}: {fault.what} at batch {fault.batch} of epoch {fault.epoch} (its items are in {FAILURE}, the "
+            f"last good weights in {LAST_GOOD}); lower lr"
+        )
+
+    def _mine(self, data: PatchSet | FrameSet) -> MinedLabels:
+        """The labels mined from the data: once a run, by the chief."""
+        if isinstance(data, FrameSet):
+            raise DoapError("label_mining clusters patches, and a frame set has none of its own; build a patch set")
+        path = self.run / MINED
+        if self.fabric.is_global_zero and not path.exists():
+            mine_labels(data, seed=self.recipe.seed, device=self.fabric.device).save(path, data)
+        self.fabric.barrier()
+        return MinedLabels.load(path, data)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in self.network.state_dict().items()}
 
 
-def _start_run(run: Path, recipe: Recipe, origin: str, data: PatchSet | FrameSet, device: str) -> dict[str, Any]:
-    """Make the run folder, or check that the one there is of the same training."""
-    about: dict[str, Any] = {
-        "data": origin,
-        "patches": repr(data),
-        "device": device,
-        "threads": torch.get_num_threads(),
-        "versions": {
-            "doap": doap.__version__,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-    }
-    if not run.exists():
-        with atomic_folder(run) as folder:
-            (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
-            (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    elif not (run / "run.json").exists():
-        raise DoapError(f"{run}: exists and is not the folder of a run; choose another")
-    elif read_recipe(run / "recipe.yaml") != recipe:
-        raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
-    elif read_run(run)["patches"] != repr(data):
-        raise DoapError(f"{run}: holds a run on another set; choose another folder")
-    elif (run / "weights.safetensors").exists():
-        raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
-    return about
+class _InPrecision(nn.Module):
+    """The network computing in the precision of the training; its backward pass follows by itself."""
+
+    def __init__(self, network: PatchNetwork, fabric: "Fabric") -> None:
+        super().__init__()
+        self.network = network
+        self._fabric = fabric
+
+    def forward(self, patches: Tensor) -> Tensor:
+        with self._fabric.autocast():
+            outputs: Tensor = self.network(patches)
+        return outputs
 
 
-def read_run(run: Path) -> dict[str, Any]:
-    """What run.json says: data, patches, device, threads, versions."""
-    try:
-        about: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
-        return {**about, "data": str(about["data"]), "patches": str(about["patches"])}
-    except (OSError, ValueError, KeyError, TypeError) as fault:
-        raise DoapError(f"{run}: not the folder of a run") from fault
+def make_optimiser(network: PatchNetwork, recipe: Recipe) -> torch.optim.SGD:
+    """SGD as in the paper: the layer that predicts the Spatial Transformer's transformation learns more slowly."""
+    slow = slow_parameters(network)
+    others = [p for p in network.parameters() if not any(p is s for s in slow)]
+    groups = [{"params": others, "slower": 1}, *([{"params": slow, "slower": SLOWER}] if slow else [])]
+    return torch.optim.SGD(groups, recipe.initial_rate(), recipe.momentum, weight_decay=recipe.weight_decay)
 
 
-class _Log:
-    """log.csv, cut back to the checkpoint that training goes on from."""
-
-    COLUMNS = ("epoch", "batch", "loss", "lr")
-
-    def __init__(self, path: Path, epoch: int, batch: int) -> None:
-        kept: list[list[str]] = []
-        if path.exists():
-            with path.open(newline="") as file:
-                rows = [row for row in csv.reader(file) if len(row) == len(self.COLUMNS)][1:]
-            kept = [row for row in rows if (int(row[0]), int(row[1])) < (epoch, batch)]
-        write_text(path, "".join(",".join(row) + "\n" for row in [list(self.COLUMNS), *kept]))
-        self._file = path.open("a", newline="")
-
-    def __enter__(self) -> "_Log":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write(self, epoch: int, batch: int, loss: float, rate: float) -> None:
-        self._file.write(f"{epoch},{batch},{loss:.6f},{rate:.6g}\n")
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
-def read_losses(run: Path) -> list[float]:
-    """The loss of every step of a run."""
-    with (run / "log.csv").open(newline="") as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
+def make_reproducible(device: torch.device) -> None:
+    """Let the same numbers come out of the same training, from one process to the next."""
+    # Saying how many threads there are, though nothing changes, keeps MKL from using fewer when the machine is
+    # busy: sums would be split, and round, otherwise.
+    torch.set_num_threads(torch.get_num_threads())
+    if device.type == "cpu":
+        keep_freed_memory()
+    else:
+        torch.backends.cudnn.benchmark = False
+        torch.backends.cudnn.deterministic = True

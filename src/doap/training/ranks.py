@@ -1,0 +1,151 @@
+"""Several processes, one training: together they compute what one process with the whole list would.
+
+Fabric starts the processes, on one machine or, under `torchrun` or SLURM, on many. Each rank describes its
+rows of the list; the objective spans all of them. Batch normalisation takes its statistics over all ranks,
+dropout draws one mask for the whole list, and the ranks' gradients are averaged.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from doap.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+
+def make_fabric(recipe: Recipe, device: str, devices: int) -> "Fabric":
+    """The processes and the precision of a training; not yet started.
+
+    Args:
+        recipe: says the precision.
+        device: "cpu" or "cuda".
+        devices: processes, or GPUs, on this machine. Where `torchrun` or SLURM started the processes, they
+            decide.
+    """
+    from lightning.fabric import Fabric  # seconds to import, and only trainings need it
+
+    here, nodes = started_elsewhere() or (devices, 1)
+    return Fabric(
+        accelerator="cuda" if device.startswith("cuda") else "cpu",
+        devices=[torch.device(device).index or 0] if device.startswith("cuda") and here == 1 else here,
+        num_nodes=nodes,
+        strategy="ddp" if here * nodes > 1 else "auto",
+        precision="bf16-mixed" if is_bfloat16(recipe, device) else "32-true",
+    )
+
+
+def is_bfloat16(recipe: Recipe, device: str) -> bool:
+    """Whether the network computes in bfloat16: if the recipe says so, or leaves it open and the hardware has it."""
+    if recipe.precision != "auto":
+        return recipe.precision == "bf16"
+    if device.startswith("cuda"):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return bool(getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)())  # others emulate it, slowly
+
+
+def started_elsewhere() -> tuple[int, int] | None:
+    """Processes on this machine and machines, where `torchrun` or SLURM started this process; None otherwise."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        here = int(os.environ["LOCAL_WORLD_SIZE"])
+        return here, int(os.environ["WORLD_SIZE"]) // here
+    if int(os.environ.get("SLURM_NTASKS", "1")) > 1:
+        nodes = int(os.environ.get("SLURM_NNODES", "1"))
+        return int(os.environ["SLURM_NTASKS"]) // nodes, nodes
+    return None
+
+
+def is_chief() -> bool:
+    """Whether this process, started or not yet, is the one that writes and speaks."""
+    return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", os.environ.get("LOCAL_RANK", "0")))) == 0
+
+
+def share_statistics(network: nn.Module, device: torch.device) -> None:
+    """Let batch normalisation and dropout see the whole list; names of weights stay."""
+    for name, child in network.named_children():
+        if isinstance(child, nn.BatchNorm2d):
+            kind = nn.SyncBatchNorm if device.type == "cuda" else _SharedBatchNorm
+            shared = kind(child.num_features, child.eps, child.momentum, child.affine).to(device)
+            shared.load_state_dict(child.state_dict())
+            setattr(network, name, shared)
+        elif isinstance(child, nn.Dropout):
+            setattr(network, name, SharedDropout(child.p))
+        else:
+            share_statistics(child, device)
+
+
+def average_gradients(parameters: Iterable[nn.Parameter], ranks: int) -> None:
+    """Replace every gradient by its mean over all ranks."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat)
+    flat /= ranks
+    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+class SharedDropout(nn.Dropout):
+    """Dropout whose mask is this rank's rows of the mask that one process would draw for the whole list.
+
+    All ranks draw with the same random state; `rows` and `total` say where in the list they are.
+    """
+
+    rows = slice(0)
+    total = 0
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Zero some values and scale the others up, in training; (m, C, H, W) or (m, C)."""
+        if not self.training or self.p == 0:
+            return values
+        layout = torch.channels_last if values.ndim == 4 else torch.contiguous_format
+        whole = torch.empty(
+            (self.total, *values.shape[1:]), dtype=values.dtype, device=values.device, memory_format=layout
+        )
+        return values * whole.bernoulli_(1 - self.p).div_(1 - self.p)[self.rows]
+
+
+class _SharedBatchNorm(nn.BatchNorm2d):
+    """`nn.SyncBatchNorm` for the CPU, where torch has none."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(values)
+        places = (0, 2, 3)
+        count = _total(values.new_tensor([values.numel() / values.shape[1]], dtype=torch.float32))
+        mean = _total(values.float().sum(places)) / count
+        centred = values - mean.view(1, -1, 1, 1)
+        variance = _total(centred.float().square().sum(places)) / count
+        with torch.no_grad():
+            share = 0.1 if self.momentum is None else self.momentum
+            assert self.running_mean is not None  # noqa: S101 (tells the type checker)
+            assert self.running_var is not None  # noqa: S101
+            self.running_mean.lerp_(mean, share)
+            self.running_var.lerp_(variance * count / (count - 1), share)
+            self.num_batches_tracked += 1
+        return (centred * (variance + self.eps).rsqrt().view(1, -1, 1, 1)).to(values.dtype)
+
+
+class _Total(torch.autograd.Function):
+    """The sum over all ranks; its gradient is the sum of all ranks' gradients."""
+
+    @staticmethod
+    def forward(_ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+
+def _total(values: Tensor) -> Tensor:
+    found: Tensor = _Total.apply(values)  # type: ignore[no-untyped-call]
+    return found
