@@ -52,5 +52,6 @@ def test_any_value_has_its_place(
     (axes,) = figures[0].axes
     assert list(axes.lines[0].get_xdata()) == places
     assert axes.get_xscale() == "linear"
+    assert axes.lines[0].get_linestyle() == ("-" if all(type(value) in (int, float) for value in values) else "None")
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ticks
     assert axes.get_legend() is None

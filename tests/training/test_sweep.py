@@ -5,19 +5,24 @@ import numpy as np
 import pytest
 
 from doap import Descriptor, DoapError, PatchSet, describe, load
+from doap.evaluation.metrics import average_precision
 from doap.training import sweep as module
+from doap.training import trainer
+from doap.training.log import Status, read_validation
 from doap.training.recipe import Recipe, read_recipe
-from doap.training.sweep import best_validation, plan_sweep, read_validation, run_sweep
+from doap.training.sweep import judge_by_held_out, plan_sweep, run_sweep
 from doap.training.trainer import train
+from doap.training.validation import split_sequences
 
-SMALL = "width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nlr: 1.0\n"
+SMALL = 'width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nlr: 1.0\nprecision: "32"\n'
 
 
 @pytest.fixture
 def patches() -> PatchSet:
     random = np.random.default_rng(0)
-    views = random.normal(128, 40, (60, 1, 32, 32)) + random.normal(0, 15, (60, 3, 32, 32))
-    return PatchSet([np.clip(views, 0, 255).astype(np.uint8).reshape(-1, 32, 32)], np.arange(180) // 3)
+    views = random.normal(128, 40, (120, 1, 32, 32)) + random.normal(0, 15, (120, 3, 32, 32))
+    pixels = np.clip(views, 0, 255).astype(np.uint8).reshape(-1, 32, 32)
+    return PatchSet([pixels], np.arange(360) // 3, np.arange(360) // 60)
 
 
 @pytest.fixture
@@ -37,7 +42,9 @@ def test_a_plan_is_the_recipe_with_each_value(recipe: Path) -> None:
     assert planned.key == "list_size"
     assert list(planned.recipes) == ["list_size=32", "list_size=64", "list_size=128"]
     assert [planned.value(name) for name in planned.recipes] == [32, 64, 128]
-    expected = [Recipe(width=2, dimensions=16, list_size=size, epochs=7, lr=1.0) for size in (32, 64, 128)]
+    expected = [
+        Recipe(width=2, dimensions=16, list_size=size, epochs=7, lr=1.0, precision="32") for size in (32, 64, 128)
+    ]
     assert list(planned.recipes.values()) == expected
 
 
@@ -90,7 +97,7 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
         closeness,
         about={"tests": ["a"]},
         origin="noise",
-        progress=lambda run, share, _loss: told.append((run, share)),
+        progress=lambda run, status: told.append((run, status.done)),
         done=lambda rows: counts.append(len(rows)),
     )
     for row in rows:
@@ -116,8 +123,10 @@ def test_complete_runs_are_only_judged_and_others_go_on(
     planned, folder = plan_sweep(recipe, "seed=1,2,3", ["epochs=2"]), tmp_path / "sweep"
     whole = run_sweep(planned, patches, tmp_path / "whole", closeness)
 
-    def stop(run: str, share: float, _loss: float) -> None:
-        if run == "seed=2" and share > 0.7:
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+
+    def stop(run: str, status: Status) -> None:
+        if run == "seed=2" and status.done > 0.7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -149,26 +158,34 @@ def test_folders_of_other_trainings_are_refused_before_any_begins(
         run_sweep(plan_sweep(recipe, "seed=1,2"), patches, tmp_path / "sweep", closeness)
 
 
-def test_the_best_epoch_of_a_validation(tmp_path: Path) -> None:
-    (tmp_path / "validation.csv").write_text("epoch,ap\n0,0.25\n1,0.75\n2,0.75\n3,0.5\n")
-    assert read_validation(tmp_path) == [(0, 0.25), (1, 0.75), (2, 0.75), (3, 0.5)]
-    assert best_validation(tmp_path, load("doap-demo-128")) == {"ap": 0.75, "epoch": 1}
+def exact_ap(patches: PatchSet, weights: Path) -> float:
+    """Mean AP of a list that holds all patches, every patch a query."""
+    vectors = describe(patches.take(range(len(patches))), load(weights)).astype(np.float64)
+    values = []
+    for query in range(len(patches)):
+        others = np.arange(len(patches)) != query
+        distances = np.linalg.norm(vectors[others] - vectors[query], axis=1)
+        values.append(average_precision(distances, patches.groups[others] == patches.groups[query]))
+    return float(np.mean(values))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "was the run trained with held_out"),
-        ("", "never validated"),
-        ("epoch,ap\n", "never validated"),
-        ("epoch,loss\n1,2\n", "not a table of epoch and ap"),
-        ("epoch,ap\n1,high\n", "not a table of epoch and ap"),
-        ("epoch,ap\n1\n", "not a table of epoch and ap"),
-    ],
-)
-def test_a_faulty_validation_is_one_line(tmp_path: Path, text: str | None, message: str) -> None:
-    if text is not None:
-        (tmp_path / "validation.csv").write_text(text)
-    with pytest.raises(DoapError, match=rf"validation\.csv: .*{message}") as caught:
-        read_validation(tmp_path)
+def test_held_out_sequences_judge_all_runs_on_lists_as_long(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned = plan_sweep(recipe, "list_size=32,128", ["held_out=0.34", "epochs=3"])
+    rows = run_sweep(planned, patches, tmp_path / "sweep", judge_by_held_out(planned, patches))
+    held_out = split_sequences(patches, planned.recipes["list_size=32"])[1]
+    assert len(held_out) == 120  # all in one list of 128
+    for row in rows:
+        run = tmp_path / "sweep" / f"list_size={row['list_size']}"
+        assert row["ap"] == pytest.approx(exact_ap(held_out, run / "best.safetensors"), abs=1e-4)
+        validated = read_validation(run)
+        assert row["epoch"] == max(validated, key=lambda line: line[1])[0]
+    assert rows[1]["ap"] == pytest.approx(max(ap for _, ap in validated), abs=1e-4)
+    own = max(ap for _, ap in read_validation(tmp_path / "sweep" / "list_size=32"))
+    assert rows[0]["ap"] < own - 0.02  # on its own, shorter lists it looks better than it is
+
+
+def test_runs_that_were_never_validated_are_one_line(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned = plan_sweep(recipe, "seed=1")
+    with pytest.raises(DoapError, match=r"seed=1: was never validated; set held_out") as caught:
+        run_sweep(planned, patches, tmp_path / "sweep", judge_by_held_out(planned, patches))
     assert "\n" not in str(caught.value)

@@ -15,7 +15,7 @@ from doap.evaluation.phototour import PairTest, fpr95, open_test
 from doap.evaluation.sweep_figure import draw_sweep
 from doap.networks.descriptor import Descriptor
 from doap.training.recipe import Recipe
-from doap.training.sweep import Judge, Row, Sweep, best_validation, plan_sweep, run_sweep
+from doap.training.sweep import Judge, Row, Sweep, judge_by_held_out, plan_sweep, run_sweep
 
 EXAMPLE = (
     "Example: doap sweep phototour-real --data liberty --over list_size=256,512,1024,2048,4096 -o runs/lists "
@@ -36,8 +36,9 @@ def sweep(
 ) -> None:
     """Train a recipe once for each value of one of its keys, and draw what it changes.
 
-    By default each run is judged by its best AP on held-out sequences (--set held_out=0.1); with --test by the
-    mean FPR95 on the official pairs of Phototour folders: so the paper's figure of the batch size is made.
+    By default each run is judged by AP on held-out sequences (--set held_out=0.1), its best weights on lists as
+    long for all; with --test by the mean FPR95 on the official pairs of Phototour folders: so the paper's figure
+    of the batch size is made.
     A sweep that was stopped goes on where it was: give the same command again.
     """
     planned = plan_sweep(recipe, over, settings)
@@ -51,16 +52,18 @@ def sweep(
     say(f"training {len(planned.recipes)} times on {found}")
     title = f"{recipe.stem} trained on {data.resolve().name}"
     with training_bar() as bar:
-        task = bar.add_task("", total=1.0, loss=float("nan"))
+        task = bar.add_task("", total=1.0, news="")
         rows = run_sweep(
             planned,
             found,
             output,
-            _judge(tests, bar) if tests else best_validation,
+            _judge(tests, bar) if tests else judge_by_held_out(planned, found, chosen),
             about={"recipe": str(recipe), "settings": settings or [], "tests": [str(each) for each in test or []]},
             origin=str(data.absolute()),
             device=chosen,
-            progress=lambda name, done, loss: bar.update(task, description=name, completed=done, loss=loss),
+            progress=lambda name, status: bar.update(
+                task, description=name, completed=status.done, news=f"loss {status.loss:.3f}"
+            ),
             done=lambda rows: _show(planned, rows, tests, title, output / "sweep.png"),
         )
     say(f"{len(rows)} runs in {output}: sweep.csv, sweep.json, sweep.png")
@@ -83,14 +86,14 @@ def _judge(tests: list[PairTest], bar: Progress) -> Judge:
     """Mean FPR95 over the tests, and that of each, in percent."""
 
     def rate(model: Descriptor, test: PairTest) -> float:
-        task = bar.add_task(f"judging on {test.name}", loss=float("nan"))
+        task = bar.add_task(f"judging on {test.name}", news="")
         found = fpr95(model, test, lambda done, total: bar.update(task, completed=done, total=total))
         bar.remove_task(task)
-        return 100 * found
+        return round(100 * found, 6)
 
     def judge(_run: Path, model: Descriptor) -> dict[str, float]:
         rates = {f"fpr95 {test.name}": rate(model, test) for test in tests}
-        return {"fpr95": float(np.mean(list(rates.values()))), **rates}
+        return {"fpr95": round(float(np.mean(list(rates.values()))), 6), **rates}
 
     return judge
 
@@ -103,10 +106,10 @@ def _show(planned: Sweep, rows: list[Row], tests: list[PairTest], title: str, fi
     if tests:
         say(f"{key}={last[key]}: FPR95 {last['fpr95']:.2f} %")
         names = {"mean": "fpr95", **({each.name: f"fpr95 {each.name}" for each in tests} if len(tests) > 1 else {})}
-        label = f"FPR95 % on {tests[0].name}" if len(tests) == 1 else "FPR95 %"
+        scale, label = 1, f"FPR95 % on {tests[0].name}" if len(tests) == 1 else "FPR95 %"
     else:
-        say(f"{key}={last[key]}: AP {last['ap']:.4f} on held-out sequences, after epoch {last['epoch']}")
-        names, label = {"AP": "ap"}, "best AP on held-out sequences"
-    curves = {name: [float(row[column]) for row in rows] for name, column in names.items()}
+        say(f"{key}={last[key]}: AP {100 * last['ap']:.2f} % on held-out sequences, after epoch {last['epoch']}")
+        names, scale, label = {"AP": "ap"}, 100, "best AP % on held-out sequences"
+    curves = {name: [scale * row[column] for row in rows] for name, column in names.items()}
     labels = (f"{key} ({described})" if described else key, label)
     draw_sweep([row[key] for row in rows], curves, labels, title, figure)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -34,17 +35,22 @@ def draw_sweep(
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     order, places = _places(axes, values)
+    join = all(map(_is_number, values))
     for number, (name, heights) in enumerate(curves.items()):
         ordered = [heights[place] for place in order]
         if number == 0:
-            axes.plot(places, ordered, "o-", color=PLAIN, linewidth=2.2, markersize=7, label=name, zorder=3)
+            axes.plot(
+                places, ordered, "o-" if join else "o", color=PLAIN, linewidth=2.2, markersize=7, label=name, zorder=3
+            )
             _number(axes, places, ordered)
         else:
-            axes.plot(places, ordered, ".--", linewidth=1.1, alpha=0.75, label=name, color=f"C{number}")
+            axes.plot(
+                places, ordered, ".--" if join else ".", linewidth=1.1, alpha=0.75, label=name, color=f"C{number}"
+            )
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     axes.set_title(title, fontsize=11)
-    axes.margins(x=0.08, y=0.16)
+    axes.margins(x=0.08 if join else 0.4, y=0.16)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if len(curves) > 1:
@@ -55,7 +61,7 @@ def draw_sweep(
 
 def _places(axes: Axes, values: Sequence[object]) -> tuple[list[int], list[float]]:
     """In which order to draw, and where on the horizontal axis, which gets its ticks."""
-    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [float(value) for value in values if _is_number(value)]
     if len(numbers) < len(values):
         axes.set_xticks(range(len(values)), [str(value) for value in values])
         return list(range(len(values))), list(map(float, range(len(values))))
@@ -65,6 +71,10 @@ def _places(axes: Axes, values: Sequence[object]) -> tuple[list[int], list[float
         axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks([numbers[place] for place in order], [f"{values[place]}" for place in order])
     return order, [numbers[place] for place in order]
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _number(axes: Axes, places: Sequence[float], heights: Sequence[float]) -> None:

@@ -12,21 +12,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from doap.errors import DoapError
 from doap.files import make_folder, write_text
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.patches.frameset import FrameSet
 from doap.patches.patchset import PatchSet
+from doap.training.log import Status, read_validation
 from doap.training.recipe import Recipe, read_recipe
-from doap.training.trainer import read_run, train
+from doap.training.run_folder import BEST, WEIGHTS, read_run
+from doap.training.trainer import train
+from doap.training.validation import Validation, split_sequences
 
 # What is measured of a run, given its folder and its model: numbers by name, the one that matters first.
 Judge = Callable[[Path, Descriptor], Mapping[str, float]]
 # A line of sweep.csv: the value, then what was measured.
 Row = dict[str, Any]
-# Told the name of the run, the share of its training that is done, in [0, 1], and the last loss.
-Progress = Callable[[str, float, float], None]
+# Told the name of a run, and how far its training is.
+Progress = Callable[[str, Status], None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def run_sweep(
     about: Mapping[str, Any] | None = None,
     origin: str = "in memory",
     device: str = "cpu",
-    progress: Progress = lambda _run, _done, _loss: None,
+    progress: Progress = lambda _run, _status: None,
     done: Callable[[list[Row]], None] = lambda _rows: None,
 ) -> list[Row]:
     """Train and judge every recipe of a sweep.
@@ -96,7 +101,7 @@ def run_sweep(
         about: further facts for sweep.json.
         origin: where the data comes from, for the record.
         device: "cpu" or "cuda".
-        progress: called after every step of a training.
+        progress: called when news of a training comes in.
         done: called after every run with all rows so far.
 
     Raises:
@@ -107,44 +112,50 @@ def run_sweep(
     for name, recipe in sweep.recipes.items():
         run = folder / name
 
-        def so_far(share: float, loss: float, name: str = name) -> None:
-            progress(name, share, loss)
+        def so_far(status: Status, name: str = name) -> None:
+            progress(name, status)
 
         if not _is_complete(run):
             # Weights without their card: killed between the two. They are made again from the last checkpoint.
-            (run / "weights.safetensors").unlink(missing_ok=True)
+            (run / WEIGHTS).unlink(missing_ok=True)
             train(recipe=recipe, data=data, run=run, name=name, origin=origin, device=device, progress=so_far)
         # As it is on disk, so that it is the same model to the last bit whether it was trained now or before.
-        model = load(run / "weights.safetensors", device)
+        model = load(run / WEIGHTS, device)
         rows.append({sweep.key: sweep.value(name), **judge(run, model)})
         _write(sweep, folder, rows, about or {})
         done(rows)
     return rows
 
 
-def read_validation(run: Path) -> list[tuple[int, float]]:
-    """Epochs and exact AP on held-out sequences, from the run's validation.csv."""
-    file = run / "validation.csv"
-    try:
-        with file.open(newline="", encoding="utf-8") as opened:
-            found = [(int(row["epoch"]), float(row["ap"])) for row in csv.DictReader(opened)]
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror}); was the run trained with held_out?") from fault
-    except (KeyError, TypeError, ValueError) as fault:
-        raise DoapError(f"{file}: not a table of epoch and ap") from fault
-    if not found:
-        raise DoapError(f"{file}: empty; the run was never validated")
-    return found
+def judge_by_held_out(sweep: Sweep, data: PatchSet | FrameSet, device: str = "cpu") -> Judge:
+    """A judge by exact AP on the sequences that a run held out: of its best weights, and after which epoch they were.
 
+    A run validates itself on lists as long as those it trains on, and the AP of longer lists is lower. So that
+    runs compare, all are judged on lists drawn as by the run with the longest.
 
-def best_validation(run: Path, _model: Descriptor) -> dict[str, float]:
-    """A judge: the best exact AP on held-out sequences, and the first epoch that has it."""
-    epoch, ap = max(read_validation(run), key=lambda row: (row[1], -row[0]))
-    return {"ap": ap, "epoch": epoch}
+    Args:
+        sweep: from `plan_sweep`.
+        data: what it is trained on.
+        device: "cpu" or "cuda".
+    """
+    longest = max(sweep.recipes.values(), key=lambda recipe: recipe.list_size)
+
+    def judge(run: Path, _last: Descriptor) -> dict[str, float]:
+        recipe = sweep.recipes[run.name]
+        validated = read_validation(run)
+        if not validated:
+            raise DoapError(f"{run}: was never validated; set held_out, for example held_out=0.1")
+        epoch = max(validated, key=lambda row: (row[1], -row[0]))[0]
+        best = load(run / BEST, device)
+        drawn = longest.model_copy(update={"kind": recipe.kind})
+        lists = Validation(split_sequences(data, recipe)[1], drawn, torch.device(device), best.input_size)
+        return {"ap": lists.average_precision(best.network), "epoch": epoch}
+
+    return judge
 
 
 def _is_complete(run: Path) -> bool:
-    return all((run / name).exists() for name in ("weights.safetensors", "weights.json"))
+    return (run / WEIGHTS).exists() and (run / WEIGHTS).with_suffix(".json").exists()
 
 
 def _check_folder(sweep: Sweep, data: PatchSet | FrameSet, folder: Path) -> None:
