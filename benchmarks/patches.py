@@ -28,7 +28,7 @@ from PIL import Image
 
 from doap import PatchSet
 from doap.patches.assemble import frames_of_photos
-from doap.patches.augment import flip_and_turn
+from doap.patches.augment import draw_symmetries, flip_and_turn
 from doap.patches.frameset import FrameSet
 from doap.patches.ignoring import OverlapTables
 from doap.patches.phototour import convert_phototour
@@ -140,7 +140,8 @@ def drawing(patches: PatchSet, device: str) -> Measured:
 
     def draw() -> None:
         indices = next(ours)
-        flip_and_turn(resident.draw(indices, random), torch.from_numpy(patches.groups[indices]), random)
+        symmetries = draw_symmetries(torch.from_numpy(patches.groups[indices]), random)
+        flip_and_turn(resident.draw(indices, random), symmetries)
         tables.ignore(indices)
 
     loader = iter(

@@ -1,6 +1,6 @@
 import torch
 
-from doap.patches.augment import flip_and_turn
+from doap.patches.augment import draw_symmetries, flip_and_turn
 
 
 def symmetries(patch: torch.Tensor) -> list[torch.Tensor]:
@@ -20,7 +20,7 @@ def which(patches: torch.Tensor, changed: torch.Tensor) -> list[int]:
 def test_each_group_gets_one_of_all_eight_symmetries(device: str) -> None:
     groups = torch.randint(0, 400, (1600,)) * 7 - 100
     patches = torch.randint(0, 256, (1600, 5, 5), dtype=torch.uint8, device=device)
-    changed = flip_and_turn(patches, groups, torch.Generator(device).manual_seed(0))
+    changed = flip_and_turn(patches, draw_symmetries(groups, torch.Generator(device).manual_seed(0)))
     assert changed.dtype == torch.uint8
     assert changed.device == patches.device
     number = torch.tensor(which(patches, changed))
@@ -32,9 +32,10 @@ def test_each_group_gets_one_of_all_eight_symmetries(device: str) -> None:
 
 def test_channels_types_and_seed() -> None:
     patches, groups = torch.rand(12, 1, 6, 6), torch.arange(12) // 3
-    first, again, other = (flip_and_turn(patches, groups, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+    drawn = [draw_symmetries(groups, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
+    first, again, other = (flip_and_turn(patches, symmetries) for symmetries in drawn)
     assert first.shape == patches.shape
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-    flat = flip_and_turn(patches[:, 0], groups, torch.Generator().manual_seed(1))
+    flat = flip_and_turn(patches[:, 0], drawn[0])
     assert torch.equal(first[:, 0], flat)

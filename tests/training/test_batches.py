@@ -37,7 +37,7 @@ def frames(photo: np.ndarray) -> FrameSet:
 def test_a_recipe_names_its_sampler(patches: PatchSet, settings: dict[str, object], sampler: type) -> None:
     recipe = Recipe(list_size=64, **settings)
     assert isinstance(make_sampler(patches, recipe), sampler)
-    batch = next(Batches(patches, recipe, "cpu").draw(0, 0))
+    batch = next(Batches(patches, recipe, "cpu", 32).draw(0, 0))
     assert len(batch.pixels) == 64
     assert np.bincount(batch.groups)[np.unique(batch.groups)].tolist() == [recipe.views or 4] * (
         64 // (recipe.views or 4)
@@ -46,7 +46,7 @@ def test_a_recipe_names_its_sampler(patches: PatchSet, settings: dict[str, objec
 
 def test_batches_are_the_patches_their_groups_and_what_to_ignore(patches: PatchSet) -> None:
     recipe = Recipe(list_size=400)
-    (batch,) = Batches(patches, recipe, "cpu").draw(0, 0)
+    (batch,) = Batches(patches, recipe, "cpu", 32).draw(0, 0)
     (indices,) = GroupBatches(patches, 400, 0).batches(0)
     np.testing.assert_array_equal(batch.pixels.numpy(), patches.take(indices))
     np.testing.assert_array_equal(batch.groups.numpy(), patches.groups[indices])
@@ -59,12 +59,12 @@ def test_batches_are_the_patches_their_groups_and_what_to_ignore(patches: PatchS
 
 def test_without_overlaps_nothing_is_ignored(patches: PatchSet) -> None:
     plain = PatchSet(patches.shards, patches.groups)
-    assert next(Batches(plain, Recipe(list_size=100), "cpu").draw(0, 0)).ignore is None
+    assert next(Batches(plain, Recipe(list_size=100), "cpu", 32).draw(0, 0)).ignore is None
 
 
 @pytest.mark.parametrize("augment", [False, True])
 def test_a_batch_of_fresh_views_is_the_same_whenever_it_is_drawn(frames: FrameSet, augment: bool) -> None:
-    batches = Batches(frames, Recipe(list_size=120, views=4, augment=augment, seed=3), "cpu")
+    batches = Batches(frames, Recipe(list_size=120, views=4, augment=augment, seed=3), "cpu", 32)
     all_of_them = list(batches.draw(1, 0))
     assert len(all_of_them) == batches.count(1) >= 3
     for resumed, whole in zip(batches.draw(1, 2), all_of_them[2:], strict=True):
@@ -75,7 +75,7 @@ def test_a_batch_of_fresh_views_is_the_same_whenever_it_is_drawn(frames: FrameSe
 
 def test_augmentation_changes_patches_and_nothing_else(frames: FrameSet) -> None:
     plain, turned = (
-        next(Batches(frames, Recipe(list_size=120, views=4, augment=augment), "cpu").draw(0, 0))
+        next(Batches(frames, Recipe(list_size=120, views=4, augment=augment), "cpu", 32).draw(0, 0))
         for augment in (False, True)
     )
     assert torch.equal(plain.groups, turned.groups)

@@ -1,13 +1,17 @@
+import errno
 import json
-import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from doap import DoapError, PatchSet, describe, load
 from doap.evaluation.metrics import average_precision
@@ -15,11 +19,16 @@ from doap.networks.l2net import L2Net
 from doap.patches.assemble import frames_of_photos
 from doap.patches.cut import cut_patches
 from doap.photos.frames import detect_dog
-from doap.training import trainer
+from doap.training import checkpoint, trainer
+from doap.training.batches import Batches
+from doap.training.log import Status, read_losses, read_validation
+from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
-from doap.training.trainer import read_losses, train
+from doap.training.run_folder import WEIGHTS
+from doap.training.trainer import train
+from doap.training.validation import Validation, split_sequences
 
-SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, lr=1.0, dropout=0.1)
+SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, lr=1.0, dropout=0.1, precision="32")
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +105,10 @@ from doap import PatchSet
 from doap.training import trainer, checkpoint
 from doap.training.recipe import read_recipe
 
-trainer.CHECKPOINT_STEPS = 4
+trainer.CHECKPOINT_SECONDS = 0
 steps = 0
 
-def count(done, loss):
+def count(status):
     global steps
     steps += 1
     if where == "epoch" and steps == 7:
@@ -124,9 +133,9 @@ def test_a_killed_training_goes_on_to_the_same_weights(patches: PatchSet, tmp_pa
     (tmp_path / "recipe.yaml").write_text(SMALL.to_yaml())
 
     def run(killed: str, folder: str) -> int:
-        """In processes of their own, as users run them, of one thread: with several, sums may round otherwise."""
+        """In processes of their own, as users run them."""
         command = [sys.executable, "-c", TRAINING, killed, data, str(tmp_path / "recipe.yaml"), str(tmp_path / folder)]
-        return subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False).returncode
+        return subprocess.run(command, check=False).returncode
 
     assert run("never", "whole") == 0
     assert run(where, "killed") == -signal.SIGKILL
@@ -155,24 +164,189 @@ def test_folders_that_do_not_fit_are_refused(patches: PatchSet, tmp_path: Path) 
         train(SMALL, patches, tmp_path)
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(
-    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trainer, "CHECKPOINT_STEPS", 2)
+def failing_at(call: int, value: float) -> Callable[..., object]:
+    """A `make_objective` whose loss is multiplied by `value` at one call."""
     calls = 0
 
-    class Failing(trainer.AveragePrecisionLoss):
-        def forward(self, *arguments: torch.Tensor) -> torch.Tensor:
+    def make(recipe: Recipe, ranks: int) -> object:
+        whole = make_objective(recipe, ranks)
+
+        def loss(*arguments: object) -> torch.Tensor:
             nonlocal calls
             calls += 1
-            return super().forward(*arguments) * (float("nan") if calls == 4 else 1)
+            return whole(*arguments) * (value if calls == call else 1)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trainer, "AveragePrecisionLoss", Failing)
-    with pytest.raises(DoapError, match="the loss is nan at batch 3 of epoch 0"):
+        return loss
+
+    return make
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_what_was_good(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+    good = []
+    with monkeypatch.context() as patched:
+        patched.setattr(trainer, "make_objective", failing_at(4, float("nan")))
+        patched.setattr(trainer._Training, "_weights", spy(trainer._Training._weights, good))
+        with pytest.raises(DoapError, match=r"the loss is nan at batch 3 of epoch 0 .*last good weights") as caught:
+            train(SMALL, patches, run)
+    assert "\n" not in str(caught.value)
+    failure = json.loads((run / "failure.json").read_text())
+    expected = Batches(patches, SMALL, "cpu", 32).indices(0, 3)
+    assert (failure["epoch"], failure["batch"], failure["items"]) == (0, 3, expected.tolist())
+    kept = load(run / "last-good.safetensors").network.state_dict()
+    assert all(torch.equal(kept[name], value) for name, value in good[3].items())  # after the third step
+    again = train(SMALL, patches, run).network.state_dict()
+    whole = train(SMALL, patches, tmp_path / "whole").network.state_dict()
+    assert all(torch.equal(again[name], whole[name]) for name in whole)
+
+
+def spy(method: Callable[..., dict[str, torch.Tensor]], seen: list[dict[str, torch.Tensor]]) -> Callable[..., object]:
+    def call(self: object) -> dict[str, torch.Tensor]:
+        seen.append(method(self))
+        return seen[-1]
+
+    return call
+
+
+def test_weights_that_are_no_numbers_stop_the_run(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gradient may overflow while its loss is still a number."""
+    step = torch.optim.SGD.step
+
+    def overflow(self: torch.optim.SGD, *arguments: object) -> None:
+        self.param_groups[0]["params"][0].grad.fill_(torch.inf)
+        step(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch.optim.SGD, "step", overflow)
+    with pytest.raises(DoapError, match="the weights are no numbers at batch 0 of epoch 0"):
         train(SMALL, patches, tmp_path / "run")
-    monkeypatch.undo()
-    kept = train(SMALL, patches, tmp_path / "run").network.state_dict()
+    kept = load(tmp_path / "run" / "last-good.safetensors").network.state_dict()
     assert all(torch.isfinite(value).all() for value in kept.values())
+
+
+def test_a_full_disk_loses_no_earlier_checkpoint(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+    writes = 0
+
+    def full(tensors: object, path: Path, metadata: object) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == 6:
+            Path(path).write_bytes(b"as much as there was room for")
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        save_file(tensors, path, metadata)  # type: ignore[arg-type]
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "save_file", full)
+        with pytest.raises(OSError, match="No space left"):
+            train(SMALL, patches, run)
+    with safe_open(run / "checkpoint.safetensors", framework="pt") as file:
+        assert json.loads(file.metadata()["place"])["batch"] == 5
+    assert not [path for path in run.iterdir() if path.name.startswith(".")]
+    again = train(SMALL, patches, run).network.state_dict()
+    whole = train(SMALL, patches, tmp_path / "whole").network.state_dict()
+    assert all(torch.equal(again[name], whole[name]) for name in whole)
+
+
+def test_held_out_sequences_are_judged_and_the_best_weights_kept(patches: PatchSet, tmp_path: Path) -> None:
+    recipe = SMALL.model_copy(update={"held_out": 0.5, "epochs": 5})
+    run = tmp_path / "run"
+    train(recipe, patches, run)
+    judged = read_validation(run)
+    assert [epoch for epoch, _ in judged] == [0, 1, 2, 3, 4]
+    training, held_out = split_sequences(patches, recipe)
+    assert not set(training.sequences) & set(held_out.sequences)
+    assert len(training) + len(held_out) == len(patches)
+    best = load(run / "best.safetensors")
+    again = Validation(held_out, recipe, torch.device("cpu"), 32).average_precision(best.network)
+    assert again == pytest.approx(max(ap for _, ap in judged), abs=1e-6)
+    last = Validation(held_out, recipe, torch.device("cpu"), 32).average_precision(load(run / WEIGHTS).network)
+    assert last == pytest.approx(judged[-1][1], abs=1e-6)
+    assert list((run / "tensorboard").iterdir())
+
+
+def test_a_run_with_validation_resumes_to_the_same_record(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = SMALL.model_copy(update={"held_out": 0.5, "epochs": 4})
+    train(recipe, patches, tmp_path / "whole")
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+
+    def stop(status: Status) -> None:
+        if status.done > 0.6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, patches, tmp_path / "stopped", progress=stop)
+    train(recipe, patches, tmp_path / "stopped")
+    for file in ("log.csv", "validation.csv", "best.safetensors", "weights.safetensors"):
+        assert (tmp_path / "stopped" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": "hardnet", "views": 2},
+        {"objective": "hardnet-gor", "views": 2},
+        {"objective": "l2net", "views": 2},
+        {"objective": "sosnet", "views": 2},
+        {"objective": "hynet", "views": 2},
+        {"objective": "fastap"},
+        {"objective": "smooth-ap"},
+        {"objective": "triplet", "views": 2},
+        {"kind": "binary", "pooled": 1.0},
+        {"transformer": True, "augment": True},
+        {"network": "cs-l2net"},
+        {"label_mining": True, "sampling": "sequence-pairs"},
+        {"precision": "bf16"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_every_kind_of_training_learns(patches: PatchSet, tmp_path: Path, settings: dict[str, Any]) -> None:
+    recipe = SMALL.model_copy(update={"epochs": 6, **settings})
+    model = train(recipe, patches, tmp_path / "run")
+    losses = read_losses(tmp_path / "run")
+    assert np.mean(losses[-4:]) < 0.93 * np.mean(losses[:4])
+    assert load(tmp_path / "run" / "weights.safetensors").input_size == model.input_size
+
+
+def test_the_prediction_of_the_transformation_learns_a_hundred_times_slower(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = []
+    step = torch.optim.SGD.step
+
+    def look(self: torch.optim.SGD, *arguments: object) -> None:
+        rates.append([group["lr"] for group in self.param_groups])
+        step(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch.optim.SGD, "step", look)
+    train(SMALL.model_copy(update={"transformer": True}), patches, tmp_path / "run")
+    assert all(fast == pytest.approx(100 * slow) for fast, slow in rates)
+
+
+def test_a_list_longer_than_the_networks_batch(patches: PatchSet, tmp_path: Path) -> None:
+    """The list is whole: only batch normalisation sees parts."""
+    whole = train(SMALL, patches, tmp_path / "whole")
+    parts = train(SMALL.model_copy(update={"chunk": 48}), patches, tmp_path / "parts")
+    losses = [read_losses(tmp_path / name) for name in ("whole", "parts")]
+    assert losses[1][0] == pytest.approx(losses[0][0], abs=0.05)
+    assert losses[1][-1] == pytest.approx(losses[0][-1], abs=0.1)
+    first = whole.network.state_dict()["layers.0.weight"]
+    assert not torch.equal(first, parts.network.state_dict()["layers.0.weight"])
+
+
+def test_frames_have_no_labels_to_mine(photo: np.ndarray, tmp_path: Path) -> None:
+    frames = frames_of_photos([("photo", photo)], lambda image: detect_dog(image, 160))
+    with pytest.raises(DoapError, match="label_mining clusters patches"):
+        train(SMALL.model_copy(update={"label_mining": True, "views": 2}), frames, tmp_path / "run")
 
 
 @pytest.mark.gpu
@@ -192,10 +366,10 @@ def test_training_on_frames_goes_on_to_the_same_weights(
     whole = train(recipe, frames, tmp_path / "whole")
     losses = read_losses(tmp_path / "whole")
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1
-    monkeypatch.setattr(trainer, "CHECKPOINT_STEPS", 2)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
 
-    def stop(done: float, _loss: float) -> None:
-        if done > 0.6:
+    def stop(status: Status) -> None:
+        if status.done > 0.6:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -44,11 +44,11 @@ def counting_bar() -> Progress:
 
 
 def training_bar() -> Progress:
-    """A bar for a training: loss, time spent and time left."""
+    """A bar for a training: its news, time spent and time left."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("loss {task.fields[loss]:.3f}"),
+        TextColumn("{task.fields[news]}"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

@@ -1,5 +1,6 @@
 """`doap demo`."""
 
+import math
 import time
 from pathlib import Path
 from typing import Annotated
@@ -26,13 +27,16 @@ def demo(
     """
     start = time.monotonic()
     with training_bar() as bar:
-        task = bar.add_task("", total=1.0, loss=float("nan"))
+        task = bar.add_task("", total=1.0, news="")
 
         def begin(step: str) -> None:
             say(f"[{time.monotonic() - start:4.0f} s] {step}")
-            bar.reset(task, description=step, loss=float("nan"))
+            bar.reset(task, description=step, news="")
 
-        study = run_study(output, Progress(begin, lambda done, loss: bar.update(task, completed=done, loss=loss)))
+        def so_far(done: float, loss: float) -> None:
+            bar.update(task, completed=done, news="" if math.isnan(loss) else f"loss {loss:.3f}")
+
+        study = run_study(output, Progress(begin, so_far))
     say_overlaps()
     page = write_page(study, output, time.monotonic() - start)
     console.print(score_table(summarise(study.scores)))

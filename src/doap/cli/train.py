@@ -8,9 +8,11 @@ import typer
 from doap.cli.console import choose_device, say, training_bar
 from doap.cli.data_show import open_with_bar
 from doap.errors import DoapError
-from doap.evaluation.figures import draw_losses
+from doap.evaluation.figures import draw_training
+from doap.training.log import Status, read_losses, read_times, read_validation
+from doap.training.ranks import is_chief
 from doap.training.recipe import read_recipe
-from doap.training.trainer import read_losses, read_run
+from doap.training.run_folder import read_run
 from doap.training.trainer import train as train_descriptor
 
 EXAMPLE = "Example: doap train photos-real --data sets/mine -o runs/mine --set epochs=5"
@@ -24,27 +26,46 @@ def train(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the run; must be new.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the unfinished run in this folder.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value over the recipe; repeatable.")] = None,
+    validate: Annotated[
+        Path | None,
+        typer.Option(help="A set to judge every epoch on; by default what the recipe's held_out keeps."),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=1, help="GPUs, or processes on the CPU, that share the work. One by default."),
+    ] = None,
 ) -> None:
     """Train a descriptor by Average Precision.
 
-    The run folder gets the recipe, versions, a log, a loss curve, a checkpoint and the weights. A run that
-    was stopped, however hard, goes on with --resume to the same weights.
+    The run folder gets the recipe, versions, a log (CSV and TensorBoard), curves, a checkpoint, the best weights on
+    held-out sequences and the last ones. A run that was stopped, however hard, goes on with --resume to the
+    same weights. Under torchrun or SLURM their processes share the work.
     """
     if resume:
-        if recipe or data or output or settings:
-            raise DoapError("--resume takes recipe, data and folder from the run: give nothing else with it")
-        run, source, chosen = resume, Path(read_run(resume)["data"]), read_recipe(resume / "recipe.yaml")
+        if recipe or data or output or settings or validate or device or devices:
+            raise DoapError("--resume takes everything from the run: give nothing else with it")
+        about = read_run(resume)
+        run, source, chosen = resume, Path(about["data"]), read_recipe(resume / "recipe.yaml")
+        validate, device, devices = Path(about["validation"]) if about["validation"] else None, None, about["devices"]
+        if about["device"] != choose_device(None):
+            device = about["device"]
     elif recipe and data and output:
         run, chosen, source = output, read_recipe(recipe, settings), data
-        if run.exists():
+        if is_chief() and run.exists():
             raise DoapError(f"{run}: exists already; choose another folder, or go on with --resume {run}")
     else:
         raise DoapError("give a RECIPE, --data and -o, or --resume; see doap train --help")
     found = open_with_bar(source)
-    say(f"training on {found}")
+    if is_chief():
+        say(f"training on {found}")
     with training_bar() as bar:
-        task = bar.add_task(run.name, total=1.0, loss=1.0)
+        task = bar.add_task(run.name, total=1.0, news="")
+
+        def show(status: Status) -> None:
+            if is_chief():
+                bar.update(task, completed=status.done, news=_news(status))
+
         train_descriptor(
             chosen,
             found,
@@ -52,9 +73,26 @@ def train(
             name=run.name,
             origin=str(source.absolute()),
             device=choose_device(device),
-            progress=lambda done, loss: bar.update(task, completed=done, loss=loss),
+            devices=devices or 1,
+            validation=open_with_bar(validate) if validate else None,
+            validation_origin=str(validate.absolute()) if validate else "",
+            progress=show,
         )
-    losses = read_losses(run)
-    draw_losses({run.name: losses}, run / "loss.png")
+    if is_chief():
+        _summarise(run)
+
+
+def _news(status: Status) -> str:
+    ap = "" if status.ap is None else f"  AP {100 * status.ap:.1f} %"
+    return f"loss {status.loss:.3f}{ap}  {status.speed:,.0f} patches/s"
+
+
+def _summarise(run: Path) -> None:
+    losses, validation = read_losses(run), read_validation(run)
+    draw_training(read_times(run), losses, validation, run / "training.png")
     say(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}")
-    say(f"weights in {run / 'weights.safetensors'}")
+    if validation:
+        epoch, best = max(validation, key=lambda row: row[1])
+        say(f"held-out AP {100 * validation[-1][1]:.1f} %; best {100 * best:.1f} % after epoch {epoch}")
+        say(f"best weights in {run / 'best.safetensors'}")
+    say(f"last weights in {run / 'weights.safetensors'}; curves in {run / 'training.png'}")

@@ -13,7 +13,7 @@ from doap.demo.study import COPIES, KEYPOINTS, RECIPES, Study
 from doap.evaluation import figures, warped
 from doap.files import write_text
 from doap.photos.views import LEVELS, measured_overlap
-from doap.training.trainer import read_losses
+from doap.training.log import read_losses
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1000px; margin: 2em auto; padding: 0 1em }

@@ -23,6 +23,7 @@ from doap.patches.patchset import PatchSet
 from doap.photos.extract import extract_patches
 from doap.photos.frames import detect_dog
 from doap.photos.images import Grey, read_grey
+from doap.training.log import Status
 from doap.training.recipe import Recipe
 from doap.training.trainer import train
 
@@ -44,6 +45,10 @@ class Progress:
 
     begin: Callable[[str], None]
     so_far: Callable[[float, float], None]
+
+    def training(self, status: Status) -> None:
+        """What to call with news of a training."""
+        self.so_far(status.done, status.loss)
 
     def counting(self, total: int) -> Callable[..., None]:
         """What to call after each of `total` pieces of work, with any arguments."""
@@ -89,7 +94,7 @@ def run_study(folder: Path, progress: Progress) -> Study:
     trained = {}
     for name, recipe in RECIPES.items():
         progress.begin(f"training {name} ({recipe.kind})")
-        trained[name] = train(recipe, patches, runs[name], name, origin=DATA, progress=progress.so_far)
+        trained[name] = train(recipe, patches, runs[name], name, origin=DATA, progress=progress.training)
     pairs, scores = _judge([*trained.values(), *untrained.values()], progress)
     for name, descriptor in trained.items():
         path = runs[name] / "weights.safetensors"

@@ -69,6 +69,45 @@ def draw_losses(losses: Mapping[str, Sequence[float]], path: Path) -> None:
     _write(figure, path)
 
 
+def draw_training(
+    epochs: Sequence[float], losses: Sequence[float], validation: Sequence[tuple[int, float]], path: Path
+) -> None:
+    """The course of a training: the loss of each step, its running mean, and the held-out AP after each epoch.
+
+    Args:
+        epochs: when each step was, in epochs.
+        losses: of each step.
+        validation: epochs, from 0, and the AP after each; none where nothing was held out.
+        path: of the picture.
+    """
+    figure = Figure(figsize=(7.5, 3.8), layout="constrained")
+    axes = figure.subplots()
+    window = max(1, len(losses) // 50)
+    mean = np.convolve(losses, np.ones(window) / window, mode="valid")
+    axes.plot(epochs, losses, color=PLAIN, linewidth=0.6, alpha=0.35)
+    axes.plot(epochs[window - 1 :], mean, color=PLAIN, linewidth=1.6, label="loss")
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("loss", color=PLAIN)
+    axes.set_ylim(0, None)
+    axes.grid(alpha=0.3)
+    if validation:
+        judged = axes.twinx()
+        when, values = zip(*((epoch + 1, 100 * ap) for epoch, ap in validation), strict=True)
+        judged.plot(when, values, color=RIGHT, linewidth=1.6, marker="o", markersize=3)
+        best = int(np.argmax(values))
+        below = best == len(values) - 1 or values[best] > np.mean(values)
+        judged.annotate(
+            f"{values[best]:.1f}",
+            (when[best], values[best]),
+            textcoords="offset points",
+            xytext=(0, -14 if below else 8),
+            ha="center",
+            color=RIGHT,
+        )
+        judged.set_ylabel("AP on held-out sequences, %", color=RIGHT)
+    _write(figure, path)
+
+
 def draw_bars(rows: Sequence[Mapping[str, float | str | int]], path: Path) -> None:
     """mAP of each descriptor of `warped.summarise`, best on top."""
     figure = Figure(figsize=(7, 0.5 * len(rows) + 0.9), layout="constrained")

@@ -73,7 +73,7 @@ class Log:
         _rewrite(run / STEPS, STEP_COLUMNS, steps)
         _rewrite(run / EPOCHS, EPOCH_COLUMNS, epochs)
         self._steps, self._epochs = (run / STEPS).open("a", newline=""), (run / EPOCHS).open("a", newline="")
-        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=len(steps))  # type: ignore[no-untyped-call]
+        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=len(steps))
         self._written = len(steps)
         self._waiting: list[_Step] = []
         self._asked = time.monotonic()
@@ -87,7 +87,7 @@ class Log:
     def __exit__(self, *_: object) -> None:
         self._steps.close()
         self._epochs.close()
-        self._board.close()  # type: ignore[no-untyped-call]
+        self._board.close()
 
     def __len__(self) -> int:
         """How many steps wait to be asked for."""
@@ -114,8 +114,8 @@ class Log:
             if not math.isfinite(loss):
                 raise NotFiniteError(step.epoch, step.batch, f"the loss is {loss}")
             self._steps.write(f"{step.epoch},{step.batch},{loss:.6f},{step.rate:.6g}\n")
-            self._board.add_scalar("loss", loss, self._written)  # type: ignore[no-untyped-call]
-            self._board.add_scalar("lr", step.rate, self._written)  # type: ignore[no-untyped-call]
+            self._board.add_scalar("loss", loss, self._written)
+            self._board.add_scalar("lr", step.rate, self._written)
             self._written += 1
         last = self._waiting[-1]
         if not math.isfinite(total_value):
@@ -123,7 +123,7 @@ class Log:
         now = time.monotonic()
         self.loss = losses[-1]
         self.speed = sum(step.patches for step in self._waiting) / max(now - self._asked, 1e-9)
-        self._board.add_scalar("patches per second", self.speed, self._written)  # type: ignore[no-untyped-call]
+        self._board.add_scalar("patches per second", self.speed, self._written)
         self._waiting.clear()
         self._asked = now
 
@@ -131,13 +131,13 @@ class Log:
         """Write the AP after an epoch."""
         self.ap = ap
         self._epochs.write(f"{epoch},{ap:.6f}\n")
-        self._board.add_scalar("held-out AP", ap, self._written)  # type: ignore[no-untyped-call]
+        self._board.add_scalar("held-out AP", ap, self._written)
 
     def flush(self) -> None:
         """Put all that is written on the disk."""
         self._steps.flush()
         self._epochs.flush()
-        self._board.flush()  # type: ignore[no-untyped-call]
+        self._board.flush()
 
     def restart_clock(self) -> None:
         """Leave out of the speed what was no training, such as validating."""
@@ -147,6 +147,13 @@ class Log:
 def read_losses(run: Path) -> list[float]:
     """The loss of every step of a run."""
     return [float(row[2]) for row in _read(run / STEPS, STEP_COLUMNS)]
+
+
+def read_times(run: Path) -> list[float]:
+    """When each step of a run ended, in epochs."""
+    places = [(int(row[0]), int(row[1])) for row in _read(run / STEPS, STEP_COLUMNS)]
+    batches = {epoch: batch + 1 for epoch, batch in places}  # the last of an epoch stays
+    return [epoch + (batch + 1) / batches[epoch] for epoch, batch in places]
 
 
 def read_validation(run: Path) -> list[tuple[int, float]]:

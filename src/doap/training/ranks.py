@@ -45,7 +45,7 @@ def is_bfloat16(recipe: Recipe, device: str) -> bool:
     if recipe.precision != "auto":
         return recipe.precision == "bf16"
     if device.startswith("cuda"):
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)())  # others emulate it, slowly
 
 
@@ -85,7 +85,7 @@ def average_gradients(parameters: Iterable[nn.Parameter], ranks: int) -> None:
     flat = torch.cat([gradient.flatten() for gradient in gradients])
     dist.all_reduce(flat)
     flat /= ranks
-    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+    for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
 
 
@@ -121,12 +121,10 @@ class _SharedBatchNorm(nn.BatchNorm2d):
         centred = values - mean.view(1, -1, 1, 1)
         variance = _total(centred.float().square().sum(places)) / count
         with torch.no_grad():
-            share = 0.1 if self.momentum is None else self.momentum
-            assert self.running_mean is not None  # noqa: S101 (tells the type checker)
-            assert self.running_var is not None  # noqa: S101
-            self.running_mean.lerp_(mean, share)
-            self.running_var.lerp_(variance * count / (count - 1), share)
-            self.num_batches_tracked += 1
+            moving, share = dict(self.named_buffers()), self.momentum or 0.0
+            moving["running_mean"].lerp_(mean, share)
+            moving["running_var"].lerp_(variance * count / (count - 1), share)
+            moving["num_batches_tracked"].add_(1)
         return (centred * (variance + self.eps).rsqrt().view(1, -1, 1, 1)).to(values.dtype)
 
 

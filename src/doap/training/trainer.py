@@ -154,10 +154,12 @@ class _Training:
         self.optimiser.zero_grad()
         inputs = to_input(batch.pixels, self.network.input_size)
         if self.recipe.chunk and len(inputs) > self.recipe.chunk:
-            loss = backward_in_chunks(self.forward, inputs.split(self.recipe.chunk), lambda o: self._loss(o, batch))
+            loss = backward_in_chunks(
+                self.forward, torch.split(inputs, self.recipe.chunk), lambda o: self._loss(o, batch)
+            )
         else:
             loss = self._loss(self.forward(inputs), batch)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
         if self.fabric.world_size > 1:
             average_gradients(self.network.parameters(), self.fabric.world_size)
         self.optimiser.step()
@@ -168,7 +170,7 @@ class _Training:
 
     def _validate(self, log: Log, epoch: int, descriptor: Descriptor, origin: registry.Origin) -> None:
         """Judge the network after an epoch, and keep its weights if none were better."""
-        assert self.validation is not None  # noqa: S101 (tells the type checker)
+        assert self.validation is not None
         ap = self.validation.average_precision(self.network)
         log.validated(epoch, ap)
         if ap > self.place.best:

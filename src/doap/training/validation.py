@@ -67,7 +67,7 @@ class Validation:
 
     def _precisions(self, network: PatchNetwork, batch: Batch) -> Tensor:
         pixels = to_input(batch.pixels, network.input_size)
-        outputs = torch.cat([network(chunk).float() for chunk in pixels.split(CHUNK)])
+        outputs = torch.cat([network(chunk).float() for chunk in torch.split(pixels, CHUNK)])
         groups = batch.groups.to(outputs.device)
         same = groups[:, None] == groups
         listed = ~torch.eye(len(groups), dtype=torch.bool, device=groups.device)
