@@ -22,6 +22,8 @@ VERBS = [
     ["match"],
     ["describe"],
     ["train"],
+    ["sweep"],
+    ["recipes"],
     ["eval", "warped"],
     ["data", "list"],
     ["data", "download"],

@@ -1,4 +1,4 @@
-"""Exact Average Precision: the textbook without ties, the mean over all orders with them."""
+"""Exact metrics against the textbook, with ties and without."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from doap.evaluation.metrics import average_precision
+from doap.evaluation.metrics import average_precision, false_positive_rate_at_recall
 
 
 def by_definition(relevant: list[bool], positives: int) -> float:
@@ -62,3 +62,59 @@ def test_refuses_what_is_no_list() -> None:
         average_precision([1, float("nan")], [True, False])
     with pytest.raises(ValueError, match="more than the 1 said to exist"):
         average_precision([1, 2], [True, True], positives=1)
+
+
+def try_every_threshold(distances: list[float], same: list[bool], recall: float) -> float:
+    """The rate at the smallest distance that, as threshold, recalls enough."""
+    matching = [distance for distance, match in zip(distances, same, strict=True) if match]
+    others = [distance for distance, match in zip(distances, same, strict=True) if not match]
+    for threshold in sorted(distances):
+        if sum(distance <= threshold for distance in matching) / len(matching) >= recall:
+            return sum(distance <= threshold for distance in others) / len(others)
+    raise AssertionError
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=80).filter(
+        lambda items: 0 < sum(match for _, match in items) < len(items)
+    ),
+    st.sampled_from([0.05, 0.5, 0.8, 0.95, 1.0]),
+)
+def test_false_positives_are_those_of_the_best_threshold(items: list[tuple[int, bool]], recall: float) -> None:
+    distances, same = zip(*items, strict=True)
+    expected = try_every_threshold(list(distances), list(same), recall)
+    assert false_positive_rate_at_recall(distances, same, recall) == expected
+
+
+def test_false_positives_by_hand() -> None:
+    # Of 20 matches at 1..20, 95 % are the 19 up to 19; of the five others, 18.5 and 19 pass, 19.01 does not.
+    distances = [*range(1, 21), 18.5, 19, 19.01, 20, 50]
+    same = [True] * 20 + [False] * 5
+    assert false_positive_rate_at_recall(distances, same) == 2 / 5
+    assert false_positive_rate_at_recall(distances, same, recall=1) == 4 / 5
+    # 57 of 60 are exactly 95 %, whatever 0.95 * 60 rounds to.
+    assert false_positive_rate_at_recall([*range(60), 56.5], [True] * 60 + [False]) == 0
+    # Two of two: 95 % of two matches are both.
+    assert false_positive_rate_at_recall([0, 9, 8], [True, True, False]) == 1
+
+
+def test_ties_gain_no_true_negative() -> None:
+    assert false_positive_rate_at_recall(np.zeros(10), np.arange(10) < 5) == 1
+    assert false_positive_rate_at_recall([0, 0, 1, 1, 1], [True, True, True, False, False], recall=0.6) == 0
+    assert false_positive_rate_at_recall([0, 0, 1, 1, 1], [True, True, True, False, False]) == 1
+
+
+@pytest.mark.parametrize(
+    ("distances", "same", "recall", "message"),
+    [
+        ([1, 2], [True], 0.95, "one distance and one verdict"),
+        ([1, float("nan")], [True, False], 0.95, "not a number"),
+        ([1, 2], [True, True], 0.95, "pairs that do not"),
+        ([1, 2], [False, False], 0.95, "pairs that match"),
+        ([1, 2], [True, False], 0.0, "recall is a share"),
+        ([1, 2], [True, False], 95.0, "recall is a share"),
+    ],
+)
+def test_refuses_what_is_no_test(distances: list[float], same: list[bool], recall: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        false_positive_rate_at_recall(distances, same, recall)

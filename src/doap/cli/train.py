@@ -15,11 +15,13 @@ from doap.training.recipe import read_recipe
 from doap.training.run_folder import read_run
 from doap.training.trainer import train as train_descriptor
 
-EXAMPLE = "Example: doap train recipes/photos-real.yaml --data sets/mine -o runs/mine --set epochs=5"
+EXAMPLE = "Example: doap train photos-real --data sets/mine -o runs/mine --set epochs=5"
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(metavar="[RECIPE]", help="A recipe, YAML.")] = None,
+    recipe: Annotated[
+        Path | None, typer.Argument(metavar="[RECIPE]", help="A recipe: its name, or a YAML file.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="A patch set, a frame set, or an official folder.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the run; must be new.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the unfinished run in this folder.")] = None,

@@ -50,3 +50,37 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike, positives: int 
     expected_others = place * (right_in_tie - 1)[tie] / np.maximum(size - 1, 1)[tie]
     precision_if_right = (right_before[tie] + 1 + expected_others) / rank
     return float(((right_in_tie / size)[tie] * precision_if_right).sum() / total)
+
+
+def false_positive_rate_at_recall(distances: ArrayLike, same: ArrayLike, recall: float = 0.95) -> float:
+    """Share of the non-matching pairs that pass the threshold which lets a share `recall` of the matching ones pass.
+
+    The threshold is the smallest distance at which the recall is reached; every non-matching pair at or below
+    it counts. So ties never help: a descriptor that maps all patches to one point scores 1.
+
+    Args:
+        distances: (N,) of the pairs.
+        same: (N,) bool, which pairs match; some do, and some do not.
+        recall: in (0, 1].
+
+    Returns:
+        The rate in [0, 1]; 0 is best.
+
+    Example:
+        >>> false_positive_rate_at_recall([0.1, 0.3, 0.2, 0.3, 0.4], [True, True, False, False, False])
+        0.6666666666666666
+    """
+    distance = np.asarray(distances, dtype=np.float64)
+    match = np.asarray(same, dtype=bool)
+    if distance.ndim != 1 or distance.shape != match.shape:
+        raise ValueError(f"one distance and one verdict a pair, not {distance.shape} and {match.shape}")
+    if np.isnan(distance).any():
+        raise ValueError("a distance is not a number")
+    if not 0 < recall <= 1:
+        raise ValueError(f"recall is a share in (0, 1], not {recall}")
+    if match.all() or not match.any():
+        raise ValueError("there must be pairs that match and pairs that do not")
+    matching = np.sort(distance[match])
+    reached = np.arange(1, len(matching) + 1) / len(matching)
+    threshold = matching[np.searchsorted(reached, recall)]
+    return float((distance[~match] <= threshold).mean())

@@ -12,6 +12,7 @@ from doap.objectives import Kind
 
 Objective = Literal["ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet"]
 EPOCHS_A_STEP = 10
+SHIPPED = Path(__file__).parent.parent / "recipes"
 
 
 class Recipe(BaseModel):
@@ -90,12 +91,28 @@ class Recipe(BaseModel):
         return yaml.safe_dump(self.model_dump(), sort_keys=False)
 
 
-def read_recipe(path: Path, settings: list[str] | None = None) -> Recipe:
+def list_recipes() -> dict[str, str]:
+    """Names of the recipes that ship with the package, each with the line that says what it is.
+
+    Example:
+        >>> list_recipes()["phototour-real"]
+        'Phototour, DOAP+: 128-d real-valued; one training a set, three in all, give the six train/test pairs.'
+    """
+    files = sorted(SHIPPED.glob("*.yaml"), key=lambda file: file.stem)
+    return {file.stem: file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files}
+
+
+def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> Recipe:
     """Read a recipe, with `key=value` settings over it.
+
+    Args:
+        name_or_path: the name of one that ships with the package, or the path of a YAML file.
+        settings: `key=value` texts.
 
     Raises:
         DoapError: one line that names the file, the key and the fault.
     """
+    path = _find(str(name_or_path))
     try:
         values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as fault:
@@ -109,11 +126,25 @@ def read_recipe(path: Path, settings: list[str] | None = None) -> Recipe:
         key, equals, value = setting.partition("=")
         if not equals:
             raise DoapError(f"--set {setting}: write it as key=value")
-        values[key.strip()] = yaml.safe_load(value)
+        try:
+            values[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as fault:
+            raise DoapError(f"--set {setting}: not valid YAML ({' '.join(str(fault).split())})") from fault
     try:
         return Recipe.model_validate(values)
     except ValidationError as fault:
         first = fault.errors()[0]
         place = ".".join(map(str, first["loc"])) or "recipe"
         known = f"; known keys are {', '.join(Recipe.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise DoapError(f"{path}: {place}: {first['msg']}{known}") from fault
+        raise DoapError(f"{name_or_path}: {place}: {first['msg']}{known}") from fault
+
+
+def _find(wanted: str) -> Path:
+    """The file of a recipe; one that is nowhere but is called like a file is left to be told by who reads it."""
+    known = list_recipes()
+    if wanted in known:
+        return SHIPPED / f"{wanted}.yaml"
+    path = Path(wanted)
+    if path.exists() or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        return path
+    raise DoapError(f"{wanted}: no such file, and no recipe of this name (there are: {', '.join(known)})")

@@ -1,0 +1,145 @@
+"""The shipped recipes against what the paper states, from a table written here by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from doap import DoapError
+from doap.patches.grouping import Grouping
+from doap.training.batches import make_sampler
+from doap.training.recipe import list_recipes, read_recipe
+
+# Section 5 and appendix D: what all trainings share, then what each set of experiments changes.
+ALWAYS = {"momentum": 0.9, "list_size": 1024, "lr": 0.1, "width": 32, "pooled": 0, "bins": None, "held_out": 0}
+PHOTOTOUR = {**ALWAYS, "weight_decay": 1e-4, "dropout": 0.1, "epochs": 100, "schedule": "linear", "augment": True,
+             "sampling": "groups", "label_mining": False}  # fmt: skip
+HPATCHES = {**ALWAYS, "weight_decay": 1e-4, "dropout": 0.1, "epochs": 32, "schedule": "steps", "augment": False,
+            "sampling": "groups", "label_mining": False}  # fmt: skip
+ROME = {**ALWAYS, "weight_decay": 5e-4, "dropout": 0.5, "epochs": 5, "schedule": "linear", "augment": False,
+        "sampling": "every-group-first", "label_mining": False, "transformer": False}  # fmt: skip
+MINED = {**HPATCHES, "sampling": "sequence-pairs", "label_mining": True}
+REAL = {"kind": "real", "dimensions": 128}
+BINARY = {"kind": "binary", "dimensions": 256}
+
+PAPER: dict[str, dict[str, Any]] = {
+    "phototour-real": {**PHOTOTOUR, **REAL, "transformer": False},
+    "phototour-binary": {**PHOTOTOUR, **BINARY, "transformer": False},
+    "phototour-st-real": {**PHOTOTOUR, **REAL, "transformer": True},
+    "phototour-st-binary": {**PHOTOTOUR, **BINARY, "transformer": True},
+    "hpatches-real": {**HPATCHES, **REAL, "transformer": False},
+    "hpatches-binary": {**HPATCHES, **BINARY, "transformer": False},
+    "hpatches-st-real": {**HPATCHES, **REAL, "transformer": True},
+    "hpatches-st-binary": {**HPATCHES, **BINARY, "transformer": True},
+    "hpatches-st-lm-real": {**MINED, **REAL, "transformer": True},
+    "hpatches-st-lm-binary": {**MINED, **BINARY, "transformer": True},
+    "romepatches-real": {**ROME, **REAL},
+    "romepatches-binary": {**ROME, **BINARY},
+}
+PAPER = {name: {**values, "network": "l2net", "objective": "ap", "views": None} for name, values in PAPER.items()}
+
+# The peers: what each objective takes, and where a peer's network or rate is another.
+PAIRS = {"network": "l2net", "dimensions": 128, "views": 2, "lr": 0.1}
+PEERS: dict[str, dict[str, Any]] = {
+    "hardnet": {**PAIRS, "objective": "hardnet"},
+    "hardnet-gor": {**PAIRS, "objective": "hardnet-gor"},
+    "l2net": {**PAIRS, "objective": "l2net", "lr": 0.01},
+    "cs-l2net": {**PAIRS, "objective": "l2net", "lr": 0.01, "network": "cs-l2net", "dimensions": 256},
+    "sosnet": {**PAIRS, "objective": "sosnet"},
+    "hynet": {**PAIRS, "objective": "hynet"},
+    "fastap": {**PAIRS, "objective": "fastap", "views": None},
+    "triplet": {**PAIRS, "objective": "triplet"},
+}
+TABLE = {
+    **PAPER,
+    **{f"phototour-{name}": {**PHOTOTOUR, "kind": "real", **values} for name, values in PEERS.items()},
+    **{f"hpatches-{name}": {**HPATCHES, "kind": "real", **values} for name, values in PEERS.items()},
+    "photos-real": {**REAL, "pooled": 1, "epochs": 20, "lr": 0.1},
+    "photos-binary": {**BINARY, "pooled": 1, "epochs": 20, "lr": 0.1},
+}
+
+
+def test_the_recipes_are_those_of_the_table() -> None:
+    assert list(list_recipes()) == sorted(TABLE)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_value_is_the_papers(name: str) -> None:
+    values = read_recipe(name).model_dump()
+    assert {key: values[key] for key in TABLE[name]} == TABLE[name]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_recipe_begins_with_what_it_is(name: str) -> None:
+    line = list_recipes()[name]
+    assert 20 < len(line) < 120
+    assert line.endswith(".")
+    assert not line.startswith("#")
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_rate_over_the_epochs(name: str) -> None:
+    recipe = read_recipe(name)
+    assert recipe.initial_rate() == pytest.approx(0.1)
+    if name.startswith("hpatches"):
+        epochs, expected = [0, 9, 10, 19, 20, 29, 30, 31], [0.1, 0.1, 1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-4]
+        assert [recipe.rate(epoch, 0.7) for epoch in epochs] == pytest.approx(expected)
+    elif name.startswith("phototour"):
+        assert [recipe.rate(epoch, 0) for epoch in (0, 25, 50, 99)] == pytest.approx([0.1, 0.075, 0.05, 0.001])
+    else:
+        assert [recipe.rate(epoch, 0.5) for epoch in range(5)] == pytest.approx([0.09, 0.07, 0.05, 0.03, 0.01])
+
+
+@pytest.mark.parametrize(("size", "rate"), [(256, 0.025), (512, 0.05), (1024, 0.1), (2048, 0.2), (4096, 0.4)])
+def test_the_rate_over_the_batch_sizes_of_the_papers_figure(size: int, rate: float) -> None:
+    assert read_recipe("phototour-real", [f"list_size={size}"]).initial_rate() == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("name", ["hpatches-st-lm-real", "hpatches-st-lm-binary"])
+def test_label_mining_visits_every_pair_of_76_sequences(name: str) -> None:
+    groups = np.arange(76 * 40 * 16) // 16
+    data = Grouping(groups, groups // 40)
+    sampler = make_sampler(data, read_recipe(name))
+    assert sampler.count(0) == sampler.count(31) == 2850 == 76 * 75 // 2
+    for batch in (next(sampler.batches(0)), next(sampler.batches(7, 2849))):
+        sequences = data.group_sequences[np.unique(groups[batch])]
+        assert (len(batch), np.unique(sequences, return_counts=True)[1].tolist()) == (1024, [32, 32])
+
+
+@pytest.mark.parametrize("name", ["romepatches-real", "romepatches-binary"])
+def test_rome_starts_a_batch_with_each_of_1000_groups(name: str) -> None:
+    data = Grouping(np.arange(10_000) // 10)
+    sampler = make_sampler(data, read_recipe(name))
+    assert sampler.count(0) == sampler.count(4) == 1000
+    first = [data.groups[batch] for _, batch in zip(range(3), sampler.batches(2, 997), strict=True)]
+    assert all(len(groups) == 1020 and len(np.unique(groups)) == 102 for groups in first)
+    assert {int(groups[0]) for groups in first} == {997, 998, 999}
+
+
+@pytest.mark.parametrize("name", ["phototour-real", "phototour-hardnet", "hpatches-hynet", "hpatches-real"])
+def test_a_batch_is_of_whole_groups_or_of_pairs(name: str) -> None:
+    data = Grouping(np.arange(76 * 10 * 16) // 16, np.arange(76 * 10 * 16) // 160)
+    recipe = read_recipe(name)
+    batch = next(make_sampler(data, recipe).batches(0))
+    _, sizes = np.unique(data.groups[batch], return_counts=True)
+    assert len(batch) == 1024
+    assert set(sizes) == ({2} if "hardnet" in name or "hynet" in name else {16})
+
+
+def test_a_name_goes_before_a_file_and_takes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("phototour-real").write_text("epochs: 1\n")
+    Path("mine").write_text("epochs: 1\n")
+    assert read_recipe("phototour-real", ["epochs=7", "dropout=0"]).epochs == 7
+    assert read_recipe(Path("phototour-real")).epochs == 100
+    assert read_recipe("mine").epochs == 1
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(
+        DoapError, match=r"phototuor-real: no such file, and no recipe of this name .*phototour-real"
+    ) as f:
+        read_recipe("phototuor-real")
+    assert "\n" not in str(f.value)
+    assert all(name in str(f.value) for name in list_recipes())
