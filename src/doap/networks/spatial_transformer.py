@@ -75,7 +75,7 @@ class SpatialTransformer(nn.Module):
         """
         raw = self.prediction(self.layers(normalise(patches)))
         # Half precision ends here: eight bits would round places to a tenth of a pixel.
-        moved = torch.tanh(raw.to(patches.dtype)).reshape(len(patches), 2, 3)
+        moved = torch.tanh(raw.to(patches.dtype)).reshape(patches.shape[0], 2, 3)
         return torch.eye(2, 3, dtype=moved.dtype, device=moved.device) + self.bounds * moved
 
     def forward(self, patches: Tensor) -> Tensor:
