@@ -21,7 +21,8 @@ def test_two_l2nets_called_by_hand() -> None:
     pixels = given.numpy()
     middle = pixels[:, :, 16:48, 16:48]
     halved = pixels.reshape(4, 1, 32, 2, 32, 2).mean((3, 5))
-    expected = [tower(torch.from_numpy(np.ascontiguousarray(part))) for tower, part in zip(towers, (middle, halved))]
+    read = (torch.from_numpy(np.ascontiguousarray(part)) for part in (middle, halved))
+    expected = [tower(part) for tower, part in zip(towers, read, strict=True)]
     torch.testing.assert_close(network(given), torch.cat(expected, 1), atol=1e-4, rtol=1e-4)
 
 
