@@ -12,7 +12,7 @@ from doap.patches.mining_figure import check_format
 
 PAPER = 255
 ROWS = ("original", "aligned,\nborders repeated", "aligned,\nzeros beyond")
-SIDE, GAP, LABEL, TITLE = 1.9, 0.16, 1.35, 0.5  # inches
+SIDE, GAP, LABEL, TITLE = 1.9, 0.16, 1.5, 0.5  # inches
 
 
 def draw_alignment(groups: Sequence[Group], path: Path) -> None:

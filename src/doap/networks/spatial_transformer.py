@@ -58,9 +58,8 @@ class SpatialTransformer(nn.Module):
             layers += [convolution, nn.BatchNorm2d(after, affine=False), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*layers)
         self.prediction = nn.Conv2d(2 * width, 6, math.ceil(INPUT_SIZE / 4))
-        nn.init.zeros_(self.prediction.weight)
-        assert self.prediction.bias is not None
-        nn.init.zeros_(self.prediction.bias)
+        for parameter in self.prediction.parameters():
+            nn.init.zeros_(parameter)
         bounds = torch.tensor([MATRIX_BOUND, MATRIX_BOUND, SHIFT_BOUND]).expand(2, 3).clone()
         self.register_buffer("bounds", bounds, persistent=False)
 
@@ -75,7 +74,7 @@ class SpatialTransformer(nn.Module):
         """
         raw = self.prediction(self.layers(normalise(patches)))
         # Half precision ends here: eight bits would round places to a tenth of a pixel.
-        moved = torch.tanh(raw.to(patches.dtype)).reshape(len(patches), 2, 3)
+        moved = torch.tanh(raw.to(patches.dtype)).reshape(patches.shape[0], 2, 3)
         return torch.eye(2, 3, dtype=moved.dtype, device=moved.device) + self.bounds * moved
 
     def forward(self, patches: Tensor) -> Tensor:

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from doap import PatchSet
+from doap.cli.main import app
+from doap.networks.architecture import Architecture, build
+from doap.networks.descriptor import Descriptor
+from doap.networks.registry import save
+from doap.patches.frameset import FrameSet, encode
+from doap.photos.frames import detect_dog
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    architecture = Architecture(dimensions=8, width=2, transformer=True)
+    network = build(architecture)
+    torch.nn.init.normal_(network.transformer.prediction.bias, std=0.5)
+    save(Descriptor(network, "real", 12.0, "mine"), tmp_path / "mine.safetensors", architecture)
+    return tmp_path / "mine.safetensors"
+
+
+@pytest.fixture
+def patches(tmp_path: Path) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 32, 32), dtype=np.uint8)
+    PatchSet([pixels], np.arange(24) // 4).save(tmp_path / "set")
+    return tmp_path / "set"
+
+
+def test_help_has_an_example() -> None:
+    shown = CliRunner().invoke(app, ["show", "alignment", "--help"])
+    assert shown.exit_code == 0
+    assert "Example: doap show alignment" in " ".join(shown.output.split())
+
+
+def test_a_patch_set(model: Path, patches: Path, tmp_path: Path) -> None:
+    figure = tmp_path / "out" / "figure.png"
+    options = ["--data", str(patches), "-o", str(figure), "--groups", "3", "--seed", "4"]
+    shown = CliRunner().invoke(app, ["show", "alignment", str(model), *options])
+    assert shown.exit_code == 0, shown.output
+    lines = shown.output.splitlines()
+    assert lines[0] == "correlation of patches, 6 groups of PatchSet(24 patches of 32x32, 6 groups, 1 sequence):"
+    assert [line.split(":")[0].strip() for line in lines[1:4]] == ["original", "aligned", "aligned, zeros beyond"]
+    assert all("within a group" in line and "between groups" in line for line in lines[1:4])
+    assert lines[4] == f"3 of the groups in {figure}"
+    with Image.open(figure) as picture:
+        assert picture.width > 900
+
+
+def test_a_frame_set(model: Path, photo: np.ndarray, tmp_path: Path) -> None:
+    found = detect_dog(photo, 6)
+    zeros = np.zeros(len(found), np.int64)
+    FrameSet([encode(photo)], ["camera"], zeros, found, np.arange(len(found)), zeros, zeros).save(tmp_path / "frames")
+    options = ["--data", str(tmp_path / "frames"), "-o", str(tmp_path / "figure.png")]
+    shown = CliRunner().invoke(app, ["show", "alignment", str(model), *options])
+    assert shown.exit_code == 0, shown.output
+    assert "5 of the groups in" in shown.output
+    assert (tmp_path / "figure.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("doap-demo-128", "--data", "set", "-o", "a.png"), "doap-demo-128: has no Spatial Transformer"),
+        (("mine.safetensors", "--data", "nowhere", "-o", "a.png"), "nowhere"),
+        (("mine.safetensors", "--data", "set", "-o", "a.doc"), "figures are written as"),
+        (("yours.safetensors", "--data", "set", "-o", "a.png"), "no such file"),
+    ],
+)
+@pytest.mark.usefixtures("model", "patches")
+def test_a_fault_is_one_line(doap, arguments: tuple[str, ...], message: str) -> None:  # type: ignore[no-untyped-def]
+    status, _, told = doap("show", "alignment", *arguments)
+    assert (status, told.count("\n")) == (1, 1)
+    assert message in told
+    assert not Path("a.png").exists()
