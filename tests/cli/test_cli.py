@@ -186,7 +186,7 @@ def test_the_road_from_photos_to_scores(doap, tmp_path: Path) -> None:  # type: 
     assert status == 0
     assert "8 steps" in shown
     assert {p.name for p in (tmp_path / "run").iterdir()} == {
-        "recipe.yaml", "run.json", "log.csv", "loss.png",
+        "recipe.yaml", "run.json", "log.csv", "validation.csv", "tensorboard", "training.png",
         "checkpoint.safetensors", "weights.safetensors", "weights.json",
     }  # fmt: skip
     status, _, errors = doap(*train)

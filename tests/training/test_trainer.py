@@ -24,7 +24,7 @@ from doap.training.batches import Batches
 from doap.training.log import Status, read_losses, read_validation
 from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
-from doap.training.run_folder import WEIGHTS
+from doap.training.run_folder import WEIGHTS, Source
 from doap.training.trainer import train
 from doap.training.validation import Validation, split_sequences
 
@@ -53,7 +53,7 @@ def test_groups_are_cut_from_photos(patches: PatchSet) -> None:
 
 def test_training_by_ap_raises_exact_ap_and_leaves_a_whole_run(patches: PatchSet, tmp_path: Path) -> None:
     recipe = Recipe(width=4, dimensions=32, list_size=256, epochs=12, lr=1.0, seed=1)
-    model = train(recipe, patches, tmp_path / "run", name="small", origin="two halves")
+    model = train(recipe, patches, tmp_path / "run", name="small", source=Source("two halves"))
     torch.manual_seed(recipe.seed)
     untrained = L2Net(32, 4).train()
     assert mean_ap(patches, model.network.eval()) > mean_ap(patches, untrained) + 0.15

@@ -15,6 +15,7 @@ from doap.evaluation.phototour import PairTest, fpr95, open_test
 from doap.evaluation.sweep_figure import draw_sweep
 from doap.networks.descriptor import Descriptor
 from doap.training.recipe import Recipe
+from doap.training.run_folder import Source
 from doap.training.sweep import Judge, Row, Sweep, judge_by_held_out, plan_sweep, run_sweep
 
 EXAMPLE = (
@@ -36,8 +37,8 @@ def sweep(
 ) -> None:
     """Train a recipe once for each value of one of its keys, and draw what it changes.
 
-    By default each run is judged by AP on held-out sequences (--set held_out=0.1), its best weights on lists as
-    long for all; with --test by the mean FPR95 on the official pairs of Phototour folders: so the paper's figure
+    By default each run is judged by AP on held-out sequences (--set held_out=0.1), its best weights on the same
+    lists for all; with --test by the mean FPR95 on the official pairs of Phototour folders: so the paper's figure
     of the batch size is made.
     A sweep that was stopped goes on where it was: give the same command again.
     """
@@ -59,7 +60,7 @@ def sweep(
             output,
             _judge(tests, bar) if tests else judge_by_held_out(planned, found, chosen),
             about={"recipe": str(recipe), "settings": settings or [], "tests": [str(each) for each in test or []]},
-            origin=str(data.absolute()),
+            source=Source(str(data.absolute())),
             device=chosen,
             progress=lambda name, status: bar.update(
                 task, description=name, completed=status.done, news=f"loss {status.loss:.3f}"

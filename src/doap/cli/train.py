@@ -9,10 +9,13 @@ from doap.cli.console import choose_device, say, training_bar
 from doap.cli.data_show import open_with_bar
 from doap.errors import DoapError
 from doap.evaluation.figures import draw_training
+from doap.patches.frameset import FrameSet
+from doap.patches.hpatches_tasks import training_half
+from doap.patches.patchset import PatchSet
 from doap.training.log import Status, read_losses, read_times, read_validation
 from doap.training.ranks import is_chief
 from doap.training.recipe import read_recipe
-from doap.training.run_folder import read_run
+from doap.training.run_folder import Source, read_run
 from doap.training.trainer import train as train_descriptor
 
 EXAMPLE = "Example: doap train photos-real --data sets/mine -o runs/mine --set epochs=5"
@@ -26,6 +29,7 @@ def train(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the run; must be new.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the unfinished run in this folder.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value over the recipe; repeatable.")] = None,
+    split: Annotated[str | None, typer.Option(help="Train on the training half of this split of HPatches.")] = None,
     validate: Annotated[
         Path | None,
         typer.Option(help="A set to judge every epoch on; by default what the recipe's held_out keeps."),
@@ -43,20 +47,21 @@ def train(
     same weights. Under torchrun or SLURM their processes share the work.
     """
     if resume:
-        if recipe or data or output or settings or validate or device or devices:
+        if recipe or data or output or settings or split or validate or device or devices:
             raise DoapError("--resume takes everything from the run: give nothing else with it")
         about = read_run(resume)
-        run, source, chosen = resume, Path(about["data"]), read_recipe(resume / "recipe.yaml")
-        validate, device, devices = Path(about["validation"]) if about["validation"] else None, None, about["devices"]
-        if about["device"] != choose_device(None):
-            device = about["device"]
+        run, source, chosen = resume, about.source, read_recipe(resume / "recipe.yaml")
+        device, devices = about.device, about.devices
     elif recipe and data and output:
-        run, chosen, source = output, read_recipe(recipe, settings), data
+        run, chosen = output, read_recipe(recipe, settings)
+        source = Source(str(data.absolute()), split or "", str(validate.absolute()) if validate else "")
         if is_chief() and run.exists():
             raise DoapError(f"{run}: exists already; choose another folder, or go on with --resume {run}")
     else:
         raise DoapError("give a RECIPE, --data and -o, or --resume; see doap train --help")
-    found = open_with_bar(source)
+    found = open_with_bar(Path(source.data))
+    if source.split:
+        found = _training_half(found, Path(source.data), source.split)
     if is_chief():
         say(f"training on {found}")
     with training_bar() as bar:
@@ -71,15 +76,20 @@ def train(
             found,
             run,
             name=run.name,
-            origin=str(source.absolute()),
+            source=source,
             device=choose_device(device),
             devices=devices or 1,
-            validation=open_with_bar(validate) if validate else None,
-            validation_origin=str(validate.absolute()) if validate else "",
+            validation=open_with_bar(Path(source.validation)) if source.validation else None,
             progress=show,
         )
     if is_chief():
         _summarise(run)
+
+
+def _training_half(data: PatchSet | FrameSet, folder: Path, split: str) -> PatchSet:
+    if isinstance(data, FrameSet):
+        raise DoapError(f"{folder}: --split is for the official folders of HPatches")
+    return training_half(data, folder, split)
 
 
 def _news(status: Status) -> str:

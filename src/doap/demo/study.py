@@ -25,6 +25,7 @@ from doap.photos.frames import detect_dog
 from doap.photos.images import Grey, read_grey
 from doap.training.log import Status
 from doap.training.recipe import Recipe
+from doap.training.run_folder import Source
 from doap.training.trainer import train
 
 # A quarter of the paper's width, so that both trainings take minutes on two cores.
@@ -94,7 +95,7 @@ def run_study(folder: Path, progress: Progress) -> Study:
     trained = {}
     for name, recipe in RECIPES.items():
         progress.begin(f"training {name} ({recipe.kind})")
-        trained[name] = train(recipe, patches, runs[name], name, origin=DATA, progress=progress.training)
+        trained[name] = train(recipe, patches, runs[name], name, source=Source(DATA), progress=progress.training)
     pairs, scores = _judge([*trained.values(), *untrained.values()], progress)
     for name, descriptor in trained.items():
         path = runs[name] / "weights.safetensors"

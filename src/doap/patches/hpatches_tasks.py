@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from doap.errors import DoapError
 from doap.patches.hpatches import IMAGES, NOISES, STRIPS
+from doap.patches.official import select_sequences
 from doap.patches.patchset import PatchSet
 
 
@@ -62,6 +63,24 @@ def read_splits(file: Path) -> dict[str, Split]:
         first = fault.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise DoapError(f"{file}: not a list of splits ({place + ': ' if place else ''}{first['msg']})") from fault
+
+
+def training_half(patches: PatchSet, folder: Path, split: str) -> PatchSet:
+    """The sequences of an official folder that a split trains on.
+
+    Args:
+        patches: opened from the folder.
+        folder: of HPatches; splits.json lies in it, or in hpatches-tasks beside it, where the download puts it.
+        split: a, b or c.
+    """
+    homes = [folder, folder.parent / "hpatches-tasks", folder.parent]
+    file = next((home / "splits.json" for home in homes if (home / "splits.json").exists()), None)
+    if file is None:
+        raise DoapError(f"{folder}: no splits.json in it or beside it; doap data download hpatches-tasks brings it")
+    splits = read_splits(file)
+    if split not in splits:
+        raise DoapError(f"{file}: no split {split}; there are {', '.join(splits)}")
+    return select_sequences(patches, splits[split].half("train"))
 
 
 def read_retrieval_list(file: Path) -> Places:

@@ -7,6 +7,7 @@ and at the end weights.safetensors with its card.
 
 import json
 import platform
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,26 @@ FAILURE = "failure.json"
 MINED = "mined.npz"
 
 
-def describe_run(data: PatchSet | FrameSet, origin: str, validation: str, device: str, devices: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Source:
+    """Where the data of a run comes from, for the record.
+
+    Attributes:
+        data: what is trained on.
+        split: of HPatches, whose training half it is; empty otherwise.
+        validation: what is judged on, if it is another set.
+    """
+
+    data: str = "in memory"
+    split: str = ""
+    validation: str = ""
+
+
+def describe_run(data: PatchSet | FrameSet, source: Source, device: str, devices: int) -> dict[str, Any]:
     """What run.json says."""
     return {
-        "data": origin,
+        **asdict(source),
         "patches": repr(data),
-        "validation": validation,
         "device": device,
         "devices": devices,
         "threads": torch.get_num_threads(),
@@ -55,16 +70,32 @@ def start_run(run: Path, recipe: Recipe, about: dict[str, Any]) -> None:
         raise DoapError(f"{run}: exists and is not the folder of a run; choose another")
     elif read_recipe(run / "recipe.yaml") != recipe:
         raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
-    elif read_run(run)["patches"] != about["patches"]:
+    elif read_run(run).patches != about["patches"]:
         raise DoapError(f"{run}: holds a run on another set; choose another folder")
-    elif (run / WEIGHTS).exists():
+    elif is_complete(run):
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
 
 
-def read_run(run: Path) -> dict[str, Any]:
-    """What run.json says: data, patches, validation, device, devices, threads, versions."""
+def is_complete(run: Path) -> bool:
+    """Whether a training has ended: its weights are there, and their card, which is written after them."""
+    return (run / WEIGHTS).exists() and (run / WEIGHTS).with_suffix(".json").exists()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What run.json says, as far as it is needed again."""
+
+    source: Source
+    patches: str
+    device: str
+    devices: int
+
+
+def read_run(run: Path) -> Run:
+    """Read run.json."""
     try:
-        about: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
-        return {**about, "data": str(about["data"]), "patches": str(about["patches"])}
+        about = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        source = Source(str(about["data"]), str(about["split"]), str(about["validation"]))
+        return Run(source, str(about["patches"]), str(about["device"]), int(about["devices"]))
     except (OSError, ValueError, KeyError, TypeError) as fault:
         raise DoapError(f"{run}: not the folder of a run") from fault

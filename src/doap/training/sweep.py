@@ -22,8 +22,8 @@ from doap.patches.frameset import FrameSet
 from doap.patches.patchset import PatchSet
 from doap.training.log import Status, read_validation
 from doap.training.recipe import Recipe, read_recipe
-from doap.training.run_folder import BEST, WEIGHTS, read_run
-from doap.training.trainer import train
+from doap.training.run_folder import BEST, WEIGHTS, Source, is_complete, read_run
+from doap.training.trainer import IN_MEMORY, train
 from doap.training.validation import Validation, split_sequences
 
 # What is measured of a run, given its folder and its model: numbers by name, the one that matters first.
@@ -83,7 +83,7 @@ def run_sweep(
     judge: Judge,
     *,
     about: Mapping[str, Any] | None = None,
-    origin: str = "in memory",
+    source: Source = IN_MEMORY,
     device: str = "cpu",
     progress: Progress = lambda _run, _status: None,
     done: Callable[[list[Row]], None] = lambda _rows: None,
@@ -99,7 +99,7 @@ def run_sweep(
         folder: of the sweep.
         judge: what to measure of each run.
         about: further facts for sweep.json.
-        origin: where the data comes from, for the record.
+        source: where the data comes from, for the record.
         device: "cpu" or "cuda".
         progress: called when news of a training comes in.
         done: called after every run with all rows so far.
@@ -115,10 +115,8 @@ def run_sweep(
         def so_far(status: Status, name: str = name) -> None:
             progress(name, status)
 
-        if not _is_complete(run):
-            # Weights without their card: killed between the two. They are made again from the last checkpoint.
-            (run / WEIGHTS).unlink(missing_ok=True)
-            train(recipe=recipe, data=data, run=run, name=name, origin=origin, device=device, progress=so_far)
+        if not is_complete(run):
+            train(recipe=recipe, data=data, run=run, name=name, source=source, device=device, progress=so_far)
         # As it is on disk, so that it is the same model to the last bit whether it was trained now or before.
         model = load(run / WEIGHTS, device)
         rows.append({sweep.key: sweep.value(name), **judge(run, model)})
@@ -130,15 +128,15 @@ def run_sweep(
 def judge_by_held_out(sweep: Sweep, data: PatchSet | FrameSet, device: str = "cpu") -> Judge:
     """A judge by exact AP on the sequences that a run held out: of its best weights, and after which epoch they were.
 
-    A run validates itself on lists as long as those it trains on, and the AP of longer lists is lower. So that
-    runs compare, all are judged on lists drawn as by the run with the longest.
+    A run validates itself on lists drawn as it draws its own. So that runs compare, all are judged on lists
+    drawn as by the first.
 
     Args:
         sweep: from `plan_sweep`.
         data: what it is trained on.
         device: "cpu" or "cuda".
     """
-    longest = max(sweep.recipes.values(), key=lambda recipe: recipe.list_size)
+    first = next(iter(sweep.recipes.values()))
 
     def judge(run: Path, _last: Descriptor) -> dict[str, float]:
         recipe = sweep.recipes[run.name]
@@ -147,15 +145,11 @@ def judge_by_held_out(sweep: Sweep, data: PatchSet | FrameSet, device: str = "cp
             raise DoapError(f"{run}: was never validated; set held_out, for example held_out=0.1")
         epoch = max(validated, key=lambda row: (row[1], -row[0]))[0]
         best = load(run / BEST, device)
-        drawn = longest.model_copy(update={"kind": recipe.kind})
+        drawn = first.model_copy(update={"kind": recipe.kind})
         lists = Validation(split_sequences(data, recipe)[1], drawn, torch.device(device), best.input_size)
         return {"ap": lists.average_precision(best.network), "epoch": epoch}
 
     return judge
-
-
-def _is_complete(run: Path) -> bool:
-    return (run / WEIGHTS).exists() and (run / WEIGHTS).with_suffix(".json").exists()
 
 
 def _check_folder(sweep: Sweep, data: PatchSet | FrameSet, folder: Path) -> None:
@@ -165,7 +159,7 @@ def _check_folder(sweep: Sweep, data: PatchSet | FrameSet, folder: Path) -> None
         run = folder / name
         if not run.exists():
             continue
-        if read_run(run)["patches"] != repr(data):
+        if read_run(run).patches != repr(data):
             raise DoapError(f"{run}: holds a run on another set; choose another folder")
         if read_recipe(run / "recipe.yaml") != recipe:
             raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
@@ -178,6 +172,9 @@ def _write(sweep: Sweep, folder: Path, rows: list[Row], about: Mapping[str, Any]
     writer.writerows(rows)
     write_text(folder / "sweep.csv", table.getvalue())
     names = list(sweep.recipes)[: len(rows)]
-    runs = {name: {"recipe": sweep.recipes[name].model_dump(), **read_run(folder / name)} for name in names}
+    runs = {
+        name: {"recipe": sweep.recipes[name].model_dump(), **json.loads((folder / name / "run.json").read_text())}
+        for name in names
+    }
     content = {"over": sweep.key, **about, "rows": rows, "runs": runs}
     write_text(folder / "sweep.json", json.dumps(content, indent=1) + "\n")

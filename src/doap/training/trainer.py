@@ -28,7 +28,17 @@ from doap.training.memory import keep_freed_memory
 from doap.training.objective import make_objective
 from doap.training.ranks import SharedDropout, average_gradients, is_chief, make_fabric, share_statistics
 from doap.training.recipe import Recipe
-from doap.training.run_folder import BEST, CHECKPOINT, FAILURE, LAST_GOOD, MINED, WEIGHTS, describe_run, start_run
+from doap.training.run_folder import (
+    BEST,
+    CHECKPOINT,
+    FAILURE,
+    LAST_GOOD,
+    MINED,
+    WEIGHTS,
+    Source,
+    describe_run,
+    start_run,
+)
 from doap.training.validation import Validation, split_sequences
 
 if TYPE_CHECKING:
@@ -36,6 +46,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT_SECONDS = 30.0
 STEPS_A_BUNCH = 20  # losses asked for at once on a GPU, which would have to wait for each otherwise
+
+IN_MEMORY = Source()
 
 Progress = Callable[[Status], None]
 
@@ -45,11 +57,10 @@ def train(
     data: PatchSet | FrameSet,
     run: Path,
     name: str = "doap",
-    origin: str = "in memory",
+    source: Source = IN_MEMORY,
     device: str = "cpu",
     devices: int = 1,
     validation: PatchSet | FrameSet | None = None,
-    validation_origin: str = "",
     progress: Progress = lambda _status: None,
 ) -> Descriptor:
     """Train a descriptor and leave everything in a run folder.
@@ -60,19 +71,18 @@ def train(
         run: folder of the run. One that holds an unfinished run of the same recipe and data goes on from
             its last checkpoint, to the same weights, bit for bit, as if never stopped.
         name: of the model, on its card.
-        origin: where the data comes from, for the record.
+        source: where the data comes from, for the record.
         device: "cpu" or "cuda".
         devices: how many processes share the work, each with a device of its own. More than one needs a
             program that can be started again as it was: a script or a command, not a notebook.
         validation: judged by exact AP after every epoch; by default the share of the data's sequences that
             the recipe holds out, and none if that is 0.
-        validation_origin: where that comes from, for the record.
         progress: called when news of the training comes in.
 
     Raises:
         DoapError: if the run folder holds another training, or the loss stops being a number.
     """
-    about = describe_run(data, origin, validation_origin, device, devices)
+    about = describe_run(data, source, device, devices)
     fabric = make_fabric(recipe, device, devices)
     if is_chief():
         start_run(run, recipe, about)
@@ -139,6 +149,7 @@ class Training:
                 except NotFiniteError as fault:
                     raise self._failed(fault, descriptor, origin) from None
         if chief:
+            save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, self.place)
             registry.save(descriptor, self.run / WEIGHTS, recipe.architecture, origin)
         self.fabric.barrier()
         return descriptor.eval()

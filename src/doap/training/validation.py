@@ -11,6 +11,7 @@ from doap.objectives.average_precision import euclidean_distances, hamming_dista
 from doap.objectives.exact import exact_average_precisions
 from doap.patches.frameset import FrameSet
 from doap.patches.patchset import PatchSet
+from doap.patches.sampling import GroupItems
 from doap.training.batches import Batch, Batches
 from doap.training.recipe import Recipe
 
@@ -35,7 +36,7 @@ def split_sequences(data: PatchSet | FrameSet, recipe: Recipe) -> tuple[PatchSet
 
 
 class Validation:
-    """Lists drawn once from held-out sequences, as the recipe draws its own but not longer than 2,048.
+    """Lists of 2,048 patches, or as long as what is held out allows, drawn once as the recipe draws its own.
 
     Args:
         data: sequences that are not trained on.
@@ -45,8 +46,7 @@ class Validation:
     """
 
     def __init__(self, data: PatchSet | FrameSet, recipe: Recipe, device: torch.device, size: int) -> None:
-        most = min(recipe.list_size, LIST_SIZE, *([] if data.fresh else [_matching(data)]))
-        drawn = recipe.model_copy(update={"list_size": most, "objective": "ap"})
+        drawn = recipe.model_copy(update={"list_size": min(LIST_SIZE, _longest(data, recipe)), "objective": "ap"})
         batches = Batches(data, drawn, device, size)
         self._lists: list[Batch] = []
         epoch = 0
@@ -82,7 +82,10 @@ class Validation:
         return exact_average_precisions(distances, same, listed)
 
 
-def _matching(data: PatchSet | FrameSet) -> int:
-    """How many items have a match."""
-    sizes = np.diff(data.members_start)
-    return int(sizes[sizes > 1].sum())
+def _longest(data: PatchSet | FrameSet, recipe: Recipe) -> int:
+    """How many patches a list can have at most."""
+    items = GroupItems(data, recipe.views)
+    if recipe.sampling == "pools" and recipe.views:
+        _, groups = np.unique(data.group_sequences[items.usable], return_counts=True)
+        return int((groups >= recipe.per_pool).sum()) * recipe.per_pool * recipe.views
+    return int(items.counts[items.usable].sum())
