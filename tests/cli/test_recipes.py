@@ -34,7 +34,7 @@ def test_the_page_holds_the_listing() -> None:
 def test_a_recipe_is_trained_by_its_name(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     status, _, errors = doap("train", "phototuor-real", "--data", "set", "-o", "run")
     assert (status, errors.count("\n")) == (1, 1)
-    assert "no recipe of this name (there are: hpatches-binary, " in errors
+    assert "no recipe of this name (there are: frames-binary, " in errors
     status, _, errors = doap("train", "phototour-real", "--data", "nowhere", "-o", "run")
     assert (status, "nowhere: not a patch set" in errors) == (1, True)  # the recipe was found
     assert not (tmp_path / "run").exists()

@@ -39,13 +39,13 @@ PAPER: dict[str, dict[str, Any]] = {
 }
 PAPER = {name: {**values, "network": "l2net", "objective": "ap", "views": None} for name, values in PAPER.items()}
 
-# The peers: what each objective takes, and where a peer's network or rate is another.
+# The peers: what each objective takes, and where a peer's network is another.
 PAIRS = {"network": "l2net", "dimensions": 128, "views": 2, "lr": 0.1}
 PEERS: dict[str, dict[str, Any]] = {
     "hardnet": {**PAIRS, "objective": "hardnet"},
     "hardnet-gor": {**PAIRS, "objective": "hardnet-gor"},
-    "l2net": {**PAIRS, "objective": "l2net", "lr": 0.01},
-    "cs-l2net": {**PAIRS, "objective": "l2net", "lr": 0.01, "network": "cs-l2net", "dimensions": 256},
+    "l2net": {**PAIRS, "objective": "l2net"},
+    "cs-l2net": {**PAIRS, "objective": "l2net", "network": "cs-l2net", "dimensions": 256},
     "sosnet": {**PAIRS, "objective": "sosnet"},
     "hynet": {**PAIRS, "objective": "hynet"},
     "fastap": {**PAIRS, "objective": "fastap", "views": None},
@@ -55,6 +55,15 @@ TABLE = {
     **PAPER,
     **{f"phototour-{name}": {**PHOTOTOUR, "kind": "real", **values} for name, values in PEERS.items()},
     **{f"hpatches-{name}": {**HPATCHES, "kind": "real", **values} for name, values in PEERS.items()},
+    **{
+        name: {**kind, "list_size": 4096, "sampling": "pools", "views": 4, "lr": 0.5, "epochs": 4, "held_out": 0.1}
+        for name, kind in {
+            "frames-real": REAL,
+            "frames-binary": BINARY,
+            "frames-st-real": {**REAL, "transformer": True},
+            "frames-st-binary": {**BINARY, "transformer": True},
+        }.items()
+    },
     "photos-real": {**REAL, "pooled": 1, "epochs": 20, "lr": 0.1},
     "photos-binary": {**BINARY, "pooled": 1, "epochs": 20, "lr": 0.1},
 }

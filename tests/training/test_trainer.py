@@ -343,6 +343,36 @@ def test_a_list_longer_than_the_networks_batch(patches: PatchSet, tmp_path: Path
     assert not torch.equal(first, parts.network.state_dict()["layers.0.weight"])
 
 
+def test_a_network_is_compiled_where_the_recipe_says_so(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    def pretend(network: torch.nn.Module) -> torch.nn.Module:
+        compiled.append(network)
+        return network
+
+    monkeypatch.setattr(torch, "compile", pretend)
+    plain = train(SMALL, patches, tmp_path / "plain").network.state_dict()
+    assert compiled == []
+    model = train(SMALL.model_copy(update={"compile": True}), patches, tmp_path / "compiled")
+    assert compiled == [model.network]
+    assert all(torch.equal(plain[name], value) for name, value in model.network.state_dict().items())
+
+
+def test_news_come_from_the_first_patch_loaded_to_the_end(patches: PatchSet, tmp_path: Path) -> None:
+    news: list[Status] = []
+    recipe = SMALL.model_copy(update={"label_mining": True, "sampling": "sequence-pairs", "held_out": 0})
+    train(recipe, patches, tmp_path / "run", progress=news.append)
+    before = [status for status in news if status.doing]
+    assert [status.doing for status in before] == ["mining labels"] * 2 + ["loading the set"]
+    assert before[-1].done == 1
+    during = news[len(before) :]
+    assert [status.done for status in during] == sorted(status.done for status in during)
+    assert during[-1].done == 1
+    assert [status.loss for status in during] == pytest.approx(read_losses(tmp_path / "run"), abs=1e-6)
+
+
 def test_frames_have_no_labels_to_mine(photo: np.ndarray, tmp_path: Path) -> None:
     frames = frames_of_photos([("photo", photo)], lambda image: detect_dog(image, 160))
     with pytest.raises(DoapError, match="label_mining clusters patches"):

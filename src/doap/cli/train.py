@@ -93,6 +93,8 @@ def _training_half(data: PatchSet | FrameSet, folder: Path, split: str) -> Patch
 
 
 def _news(status: Status) -> str:
+    if status.doing:
+        return status.doing
     ap = "" if status.ap is None else f"  AP {100 * status.ap:.1f} %"
     return f"loss {status.loss:.3f}{ap}  {status.speed:,.0f} patches/s"
 

@@ -1,6 +1,6 @@
 """What a recipe draws from a set: which patches, their pixels on the device, and which pairs to ignore."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,7 @@ class Batches:
         rank: which rank's rows to draw, in 0..ranks-1. Ranks draw the same patches that one process would;
             from a frame set each with its own jitter.
         ranks: how many there are.
+        progress: called with the share of the set that is loaded.
     """
 
     def __init__(
@@ -67,15 +68,14 @@ class Batches:
         mined: MinedLabels | None = None,
         rank: int = 0,
         ranks: int = 1,
+        progress: Callable[[float], None] = lambda _done: None,
     ) -> None:
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
         self._rank, self._ranks = rank, ranks
         self._sampler = make_sampler(data, recipe)
-        self._source: PatchSource = (
-            ResidentFrames(data, device, size) if isinstance(data, FrameSet) else ResidentPatches(data, device, size)
-        )
+        self._source = _load(data, device, size, progress)
         self._tables: list[OverlapTables | MinedLabels] = []
         if recipe.objective == "ap" and len(data.overlaps):
             self._tables.append(OverlapTables(data, device))
@@ -113,6 +113,23 @@ class Batches:
             found = tables.ignore(indices)
             both = found if both is None else both | found
         return None if both is None else IgnoreTable(both.labels[rows], both.table)
+
+
+def _load(
+    data: PatchSet | FrameSet, device: str | torch.device, size: int, progress: Callable[[float], None]
+) -> PatchSource:
+    """The pixels of a set on the device, telling how much of them is there."""
+    total = len(np.unique(data.photos)) if isinstance(data, FrameSet) else len(data)
+    loaded = 0
+
+    def more(count: int = 1) -> None:
+        nonlocal loaded
+        loaded += count
+        progress(loaded / total)
+
+    if isinstance(data, FrameSet):
+        return ResidentFrames(data, device, size, more)
+    return ResidentPatches(data, device, size, progress=more)
 
 
 def make_sampler(data: Grouping, recipe: Recipe) -> Sampler:

@@ -30,12 +30,14 @@ class Status:
         loss: of the last step that is known.
         ap: exact AP at the last validation, or None before the first.
         speed: patches a second since the last report.
+        doing: what is done before the training begins, of which `done` is then the share; else empty.
     """
 
     done: float
-    loss: float
-    ap: float | None
-    speed: float
+    loss: float = math.nan
+    ap: float | None = None
+    speed: float = math.nan
+    doing: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ rows of the list; the objective spans all of them. Batch normalisation takes its
 dropout draws one mask for the whole list, and the ranks' gradients are averaged.
 """
 
+import logging
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ def make_fabric(recipe: Recipe, device: str, devices: int) -> "Fabric":
     """
     from lightning.fabric import Fabric  # seconds to import, and only trainings need it
 
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # what it would say, run.json says
     here, nodes = started_elsewhere() or (devices, 1)
     return Fabric(
         accelerator="cuda" if device.startswith("cuda") else "cpu",

@@ -56,6 +56,7 @@ class Recipe(BaseModel):
     precision: Literal["auto", "32", "bf16"] = Field(
         default="auto", description="of the network; auto is bf16 where the hardware multiplies it, 32 bits elsewhere"
     )
+    compile: bool = Field(default=False, description="torch.compile the network; pays on CPUs, in long trainings")
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")

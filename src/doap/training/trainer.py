@@ -91,36 +91,43 @@ def train(
     make_reproducible(fabric.device)
     if recipe.held_out and validation is None:
         data, validation = split_sequences(data, recipe)
-    work = Training(recipe, data, run, fabric)
+    work = Training(recipe, data, run, fabric, progress)
     if validation is not None and fabric.is_global_zero:
         work.validation = Validation(validation, recipe, fabric.device, work.network.input_size)
-    return work.go(Descriptor(work.network, recipe.kind, data.extent, name), about, progress)
+    return work.go(Descriptor(work.network, recipe.kind, data.extent, name), about)
 
 
 class Training:
     """Everything that a training moves: the network, the optimiser, and where they are."""
 
-    def __init__(self, recipe: Recipe, data: PatchSet | FrameSet, run: Path, fabric: "Fabric") -> None:
-        self.recipe, self.run, self.fabric = recipe, run, fabric
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: PatchSet | FrameSet,
+        run: Path,
+        fabric: "Fabric",
+        progress: Progress = lambda _status: None,
+    ) -> None:
+        self.recipe, self.run, self.fabric, self.progress = recipe, run, fabric, progress
         self.validation: Validation | None = None
         torch.manual_seed(recipe.seed)
         self.network = build(recipe.architecture, recipe.dropout)
         self.network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         if fabric.world_size > 1:
             share_statistics(self.network, fabric.device)
-        self.forward = _InPrecision(self.network, fabric)
+        self.forward = _InPrecision(torch.compile(self.network) if recipe.compile else self.network, fabric)
         self.objective = make_objective(recipe, fabric.world_size)
         self.optimiser = make_optimiser(self.network, recipe)
         mined = self._mine(data) if recipe.label_mining else None
         size, rank, ranks = self.network.input_size, fabric.global_rank, fabric.world_size
-        self.batches = Batches(data, recipe, fabric.device, size, mined, rank, ranks)
+        self.batches = Batches(data, recipe, fabric.device, size, mined, rank, ranks, self._tell("loading the set"))
         self.place = Place()
         if (run / CHECKPOINT).exists():
             self.place = load_checkpoint(run / CHECKPOINT, self.network, self.optimiser)
         self.good = self._weights()
         self.saved = time.monotonic()
 
-    def go(self, descriptor: Descriptor, about: dict[str, Any], progress: Progress) -> Descriptor:
+    def go(self, descriptor: Descriptor, about: dict[str, Any]) -> Descriptor:
         """All the epochs that are left."""
         recipe, chief = self.recipe, self.fabric.is_global_zero
         origin = registry.Origin(data=about["data"], recipe=recipe.model_dump(), notes=about)
@@ -140,12 +147,12 @@ class Training:
                                 log.ask(list(self.network.parameters()))
                                 self.good = self._weights()
                                 done = (epoch + (number + 1) / count) / recipe.epochs
-                                progress(Status(done, log.loss, log.ap, log.speed))
+                                self.progress(Status(done, log.loss, log.ap, log.speed))
                                 self._keep(log, Place(epoch, number + 1, self.place.best))
                         self.place = Place(epoch + 1, 0, self.place.best)
                         if self.validation is not None:
                             self._validate(log, epoch, descriptor, origin)
-                            progress(Status((epoch + 1) / recipe.epochs, log.loss, log.ap, log.speed))
+                            self.progress(Status((epoch + 1) / recipe.epochs, log.loss, log.ap, log.speed))
                 except NotFiniteError as fault:
                     raise self._failed(fault, descriptor, origin) from None
         if chief:
@@ -216,9 +223,20 @@ class Training:
             raise DoapError("label_mining clusters patches, and a frame set has none of its own; build a patch set")
         path = self.run / MINED
         if self.fabric.is_global_zero and not path.exists():
-            mine_labels(data, seed=self.recipe.seed, device=self.fabric.device).save(path, data)
+            tell, done = self._tell("mining labels"), 0
+
+            def more(count: int) -> None:
+                nonlocal done
+                done += count
+                tell(done / len(data))
+
+            mine_labels(data, seed=self.recipe.seed, device=self.fabric.device, progress=more).save(path, data)
         self.fabric.barrier()
         return MinedLabels.load(path, data)
+
+    def _tell(self, doing: str) -> Callable[[float], None]:
+        """What to call with the share that is done of something before the training begins."""
+        return lambda done: self.progress(Status(done, doing=doing))
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.network.state_dict().items()}
@@ -227,15 +245,14 @@ class Training:
 class _InPrecision(nn.Module):
     """The network computing in the precision of the training; its backward pass follows by itself."""
 
-    def __init__(self, network: PatchNetwork, fabric: "Fabric") -> None:
+    def __init__(self, network: Callable[[Tensor], Tensor], fabric: "Fabric") -> None:
         super().__init__()
         self.network = network
         self._fabric = fabric
 
     def forward(self, patches: Tensor) -> Tensor:
         with self._fabric.autocast():
-            outputs: Tensor = self.network(patches)
-        return outputs
+            return self.network(patches)
 
 
 def make_optimiser(network: PatchNetwork, recipe: Recipe) -> torch.optim.SGD:
