@@ -34,14 +34,11 @@ def patches(tmp_path: Path) -> PatchSet:
 )
 def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, str]) -> None:
     recipe = Recipe(
-        width=2, dimensions=16, list_size=80, epochs=2, dropout=0.2, augment=True, precision="32", **settings
+        width=2, dimensions=16, list_size=80, epochs=1, dropout=0.2, augment=True, precision="32", **settings
     )
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     one = train(recipe, patches, tmp_path / "one").network.state_dict()
-    arguments = [str(tmp_path / "recipe.yaml"), "--data", str(tmp_path / "set"), "-o", str(tmp_path / "two")]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    command = [*launcher(tmp_path), *arguments, "--device", "cpu", "--devices", "2"]
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    done = in_two_processes(tmp_path)
     assert done.returncode == 0, done.stderr
     two = load(tmp_path / "two" / "weights.safetensors").network.state_dict()
     start = train(recipe.model_copy(update={"lr": 1e-9}), patches, tmp_path / "start").network.state_dict()
@@ -54,10 +51,26 @@ def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, se
             torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-3)
 
 
-def launcher(folder: Path) -> list[str]:
-    """`doap train` as a script, which can be started again for the second process."""
+def test_two_processes_with_lists_in_chunks(patches: PatchSet, tmp_path: Path) -> None:
+    """Ranks have different numbers of chunks; the list is one all the same."""
+    recipe = Recipe(width=2, dimensions=16, list_size=83, epochs=4, lr=2.0, chunk=41, precision="32")
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    done = in_two_processes(tmp_path)
+    assert done.returncode == 0, done.stderr
+    losses = read_losses(tmp_path / "two")
+    first = recipe.model_copy(update={"chunk": None, "epochs": 1})
+    train(first, patches, tmp_path / "one")
+    assert losses[0] == pytest.approx(read_losses(tmp_path / "one")[0], abs=0.06)
+    assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.03
+
+
+def in_two_processes(folder: Path) -> "subprocess.CompletedProcess[str]":
+    """`doap train` of a folder's recipe and set, as a script that can be started again for the second process."""
     (folder / "run_doap.py").write_text("from doap.cli.main import main\n\nmain()\n")
-    return [sys.executable, str(folder / "run_doap.py"), "train"]
+    words = ["train", "recipe.yaml", "--data", "set", "-o", "two", "--device", "cpu", "--devices", "2"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "run_doap.py", *words]
+    return subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
 
 
 def test_shares_of_the_launchers_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,8 @@ class Batches:
         labels = torch.from_numpy(groups)
         if self._recipe.augment:
             pixels = flip_and_turn(pixels, draw_symmetries(labels, random)[rows])
-        seed = _seed(self._recipe.seed, *place)
+        # In chunks, dropout knows nothing of the list: each rank draws masks of its own.
+        seed = _seed(self._recipe.seed, *place, *((self._rank,) if self._recipe.chunk and self._rank else ()))
         return Batch(pixels, labels[rows], self._ignore(indices, rows), rows, len(indices), seed)
 
     def _ignore(self, indices: Ids, rows: slice) -> IgnoreTable | None:

@@ -40,13 +40,14 @@ class Status:
     doing: str = ""
 
 
-@dataclass(frozen=True)
 class NotFiniteError(Exception):
     """A loss, or the weights after a step, stopped being numbers."""
 
-    epoch: int
-    batch: int
-    what: str
+    def __init__(self, epoch: int, batch: int, what: str) -> None:
+        super().__init__(epoch, batch, what)
+        self.epoch = epoch
+        self.batch = batch
+        self.what = what
 
 
 @dataclass(frozen=True)

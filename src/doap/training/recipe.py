@@ -51,7 +51,7 @@ class Recipe(BaseModel):
     # How it is run.
     held_out: float = Field(default=0.0, ge=0, lt=1, description="share of the sequences kept for validation")
     chunk: int | None = Field(
-        default=None, ge=2, description="patches the network sees at once; longer lists are worked off in parts"
+        default=None, ge=4, description="patches the network sees at once; longer lists are worked off in parts"
     )
     precision: Literal["auto", "32", "bf16"] = Field(
         default="auto", description="of the network; auto is bf16 where the hardware multiplies it, 32 bits elsewhere"

@@ -3,7 +3,8 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,7 @@ class Training:
         torch.manual_seed(recipe.seed)
         self.network = build(recipe.architecture, recipe.dropout)
         self.network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
-        if fabric.world_size > 1:
+        if fabric.world_size > 1 and not recipe.chunk:  # of chunks, ranks may have different numbers
             share_statistics(self.network, fabric.device)
         self.forward = _InPrecision(torch.compile(self.network) if recipe.compile else self.network, fabric)
         self.objective = make_objective(recipe, fabric.world_size)
@@ -129,37 +130,35 @@ class Training:
 
     def go(self, descriptor: Descriptor, about: dict[str, Any]) -> Descriptor:
         """All the epochs that are left."""
-        recipe, chief = self.recipe, self.fabric.is_global_zero
-        origin = registry.Origin(data=about["data"], recipe=recipe.model_dump(), notes=about)
-        every = 1 if self.fabric.device.type == "cpu" else STEPS_A_BUNCH
-        with tempfile.TemporaryDirectory() as nowhere:  # where ranks write that are not the chief
-            folder = self.run if chief else Path(nowhere)
-            with Log(folder, self.place.epoch, self.place.batch) as log:
-                try:
-                    for epoch in range(self.place.epoch, recipe.epochs):
-                        count = self.batches.count(epoch)
-                        first = self.place.batch if epoch == self.place.epoch else 0
-                        self.network.train()
-                        for number, batch in enumerate(self.batches.draw(epoch, first), first):
-                            rate = recipe.rate(epoch, number / count)
-                            log.step(epoch, number, rate, self.step(batch, rate), batch.total)
-                            if len(log) >= every or number + 1 == count:
-                                log.ask(list(self.network.parameters()))
-                                self.good = self._weights()
-                                done = (epoch + (number + 1) / count) / recipe.epochs
-                                self.progress(Status(done, log.loss, log.ap, log.speed))
-                                self._keep(log, Place(epoch, number + 1, self.place.best))
-                        self.place = Place(epoch + 1, 0, self.place.best)
-                        if self.validation is not None:
-                            self._validate(log, epoch, descriptor, origin)
-                            self.progress(Status((epoch + 1) / recipe.epochs, log.loss, log.ap, log.speed))
-                except NotFiniteError as fault:
-                    raise self._failed(fault, descriptor, origin) from None
-        if chief:
+        origin = registry.Origin(data=about["data"], recipe=self.recipe.model_dump(), notes=about)
+        with self._log() as log:
+            try:
+                for epoch in range(self.place.epoch, self.recipe.epochs):
+                    self._epoch(epoch, log)
+                    self.place = Place(epoch + 1, 0, self.place.best)
+                    if self.validation is not None:
+                        self._validate(self.validation, log, epoch, descriptor, origin)
+            except NotFiniteError as fault:
+                raise self._failed(fault, descriptor, origin) from None
+        if self.fabric.is_global_zero:
             save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, self.place)
-            registry.save(descriptor, self.run / WEIGHTS, recipe.architecture, origin)
+            registry.save(descriptor, self.run / WEIGHTS, self.recipe.architecture, origin)
         self.fabric.barrier()
         return descriptor.eval()
+
+    def _epoch(self, epoch: int, log: Log) -> None:
+        """The batches of an epoch that are left."""
+        every = 1 if self.fabric.device.type == "cpu" else STEPS_A_BUNCH
+        count, first = self.batches.count(epoch), self.place.batch
+        self.network.train()
+        for number, batch in enumerate(self.batches.draw(epoch, first), first):
+            rate = self.recipe.rate(epoch, number / count)
+            log.step(epoch, number, rate, self.step(batch, rate), batch.total)
+            if len(log) >= every or number + 1 == count:
+                log.ask(list(self.network.parameters()))
+                self.good = self._weights()
+                self._report(log, epoch + (number + 1) / count)
+                self._keep(log, Place(epoch, number + 1, self.place.best))
 
     def step(self, batch: Batch, rate: float) -> Tensor:
         """One step down the gradient; gives the loss, which may still be under way on a GPU."""
@@ -172,9 +171,8 @@ class Training:
         self.optimiser.zero_grad()
         inputs = to_input(batch.pixels, self.network.input_size)
         if self.recipe.chunk and len(inputs) > self.recipe.chunk:
-            loss = backward_in_chunks(
-                self.forward, torch.split(inputs, self.recipe.chunk), lambda o: self._loss(o, batch)
-            )
+            parts = torch.tensor_split(inputs, -(-len(inputs) // self.recipe.chunk))  # as even as can be
+            loss = backward_in_chunks(self.forward, parts, lambda outputs: self._loss(outputs, batch))
         else:
             loss = self._loss(self.forward(inputs), batch)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -186,16 +184,29 @@ class Training:
     def _loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return self.objective(outputs.float(), batch.groups, batch.ignore)
 
-    def _validate(self, log: Log, epoch: int, descriptor: Descriptor, origin: registry.Origin) -> None:
+    def _validate(
+        self, validation: Validation, log: Log, epoch: int, descriptor: Descriptor, origin: registry.Origin
+    ) -> None:
         """Judge the network after an epoch, and keep its weights if none were better."""
-        assert self.validation is not None
-        ap = self.validation.average_precision(self.network)
+        ap = validation.average_precision(self.network)
         log.validated(epoch, ap)
         if ap > self.place.best:
             self.place = Place(self.place.epoch, 0, ap)
             judged = origin.model_copy(update={"figures": {f"held-out AP % after epoch {epoch}": round(100 * ap, 2)}})
             registry.save(descriptor, self.run / BEST, self.recipe.architecture, judged)
+        self._report(log, epoch + 1)
         log.restart_clock()
+
+    def _report(self, log: Log, epochs: float) -> None:
+        self.progress(Status(epochs / self.recipe.epochs, log.loss, log.ap, log.speed))
+
+    @contextmanager
+    def _log(self) -> Iterator[Log]:
+        """The record of the run; that of a rank which is not the chief leads nowhere."""
+        with tempfile.TemporaryDirectory() as nowhere:
+            folder = self.run if self.fabric.is_global_zero else Path(nowhere)
+            with Log(folder, self.place.epoch, self.place.batch) as log:
+                yield log
 
     def _keep(self, log: Log, place: Place) -> None:
         """Write a checkpoint if the last is old."""
