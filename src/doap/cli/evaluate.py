@@ -29,7 +29,10 @@ def warped(
     photos: Annotated[list[Path], typer.Argument(metavar="PHOTOS…", help="Pictures, or folders of them.")],
     models: Annotated[
         str | None,
-        typer.Option(help="Separated by commas: sift, rootsift, a shipped model, or a path. All of them by default."),
+        typer.Option(
+            help="Separated by commas: a shipped model, a path, sift, rootsift, or a peer (docs/peers.md). "
+            "The shipped ones and SIFT by default."
+        ),
     ] = None,
     copies: Annotated[int, typer.Option(min=1, help="Warped copies of each photo.")] = 5,
     keypoints: Annotated[int, typer.Option(min=1, help="Strongest keypoints of each image.")] = 1000,
