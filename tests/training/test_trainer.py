@@ -61,6 +61,7 @@ def test_training_by_ap_raises_exact_ap_and_leaves_a_whole_run(patches: PatchSet
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     assert about["data"] == "two halves"
+    assert about["precision"] in ("32", "bf16")
     assert set(about["versions"]) == {"doap", "torch", "numpy", "python"}
     again = load(tmp_path / "run" / "weights.safetensors")
     assert (again.name, again.extent) == ("small", 12.0)

@@ -7,13 +7,14 @@ dropout draws one mask for the whole list, and the ranks' gradients are averaged
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from doap.errors import DoapError
 from doap.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def make_fabric(recipe: Recipe, device: str, devices: int) -> "Fabric":
 
     Args:
         recipe: says the precision.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
         devices: processes, or GPUs, on this machine. Where `torchrun` or SLURM started the processes, they
             decide.
     """
@@ -33,9 +34,12 @@ def make_fabric(recipe: Recipe, device: str, devices: int) -> "Fabric":
 
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # what it would say, run.json says
     here, nodes = started_elsewhere() or (devices, 1)
+    place = torch.device(device)
+    if place.type == "cuda" and here > torch.cuda.device_count():
+        raise DoapError(f"--devices {here}: this machine has {torch.cuda.device_count()} GPUs")
     return Fabric(
-        accelerator="cuda" if device.startswith("cuda") else "cpu",
-        devices=[torch.device(device).index or 0] if device.startswith("cuda") and here == 1 else here,
+        accelerator=place.type,
+        devices=[place.index or 0] if place.type == "cuda" and here == 1 else here,
         num_nodes=nodes,
         strategy="ddp" if here * nodes > 1 else "auto",
         precision="bf16-mixed" if is_bfloat16(recipe, device) else "32-true",
@@ -46,9 +50,10 @@ def is_bfloat16(recipe: Recipe, device: str) -> bool:
     """Whether the network computes in bfloat16: if the recipe says so, or leaves it open and the hardware has it."""
     if recipe.precision != "auto":
         return recipe.precision == "bf16"
-    if device.startswith("cuda"):
+    if torch.device(device).type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)())  # others emulate it, slowly
+    amx: Callable[[], bool] = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    return device == "cpu" and amx()  # CPUs without AMX emulate it, slowly
 
 
 def started_elsewhere() -> tuple[int, int] | None:
@@ -56,7 +61,7 @@ def started_elsewhere() -> tuple[int, int] | None:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         here = int(os.environ["LOCAL_WORLD_SIZE"])
         return here, int(os.environ["WORLD_SIZE"]) // here
-    if int(os.environ.get("SLURM_NTASKS", "1")) > 1:
+    if "SLURM_PROCID" in os.environ and int(os.environ.get("SLURM_NTASKS", "1")) > 1:
         nodes = int(os.environ.get("SLURM_NNODES", "1"))
         return int(os.environ["SLURM_NTASKS"]) // nodes, nodes
     return None

@@ -43,13 +43,16 @@ class Source:
     validation: str = ""
 
 
-def describe_run(data: PatchSet | FrameSet, source: Source, device: str, devices: int) -> dict[str, Any]:
+def describe_run(
+    data: PatchSet | FrameSet, source: Source, device: str, devices: int, precision: str
+) -> dict[str, Any]:
     """What run.json says."""
     return {
         **asdict(source),
         "patches": repr(data),
         "device": device,
         "devices": devices,
+        "precision": precision,
         "threads": torch.get_num_threads(),
         "versions": {
             "doap": doap.__version__,

@@ -27,7 +27,7 @@ from doap.training.checkpoint import Place, load_checkpoint, save_checkpoint
 from doap.training.log import Log, NotFiniteError, Status
 from doap.training.memory import keep_freed_memory
 from doap.training.objective import make_objective
-from doap.training.ranks import SharedDropout, average_gradients, is_chief, make_fabric, share_statistics
+from doap.training.ranks import SharedDropout, average_gradients, is_bfloat16, is_chief, make_fabric, share_statistics
 from doap.training.recipe import Recipe
 from doap.training.run_folder import (
     BEST,
@@ -83,7 +83,7 @@ def train(
     Raises:
         DoapError: if the run folder holds another training, or the loss stops being a number.
     """
-    about = describe_run(data, source, device, devices)
+    about = describe_run(data, source, device, devices, "bf16" if is_bfloat16(recipe, device) else "32")
     fabric = make_fabric(recipe, device, devices)
     if is_chief():
         start_run(run, recipe, about)
