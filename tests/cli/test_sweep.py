@@ -16,7 +16,7 @@ from doap import PatchSet, load
 from doap.evaluation.phototour import fpr95
 from small_phototour import PAIRS, learnable_phototour
 
-SMALL = "width: 2\ndimensions: 16\nlist_size: 32\nepochs: 3\nlr: 1.0\nprecision: '32'\n"
+SMALL = "width: 2\ndimensions: 16\nlist_size: 32\nepochs: 3\nlr: 1.0\nprecision: 'fp32'\n"
 # Ends the process in the middle of the second run, as a power cut would.
 KILLED = """
 import os, signal, sys

@@ -8,7 +8,7 @@ from doap import load
 from doap.training.run_folder import read_run
 from small_official_sets import make_hpatches
 
-SMALL = "width: 2\ndimensions: 16\nlist_size: 48\nepochs: 2\nprecision: '32'\n"
+SMALL = "width: 2\ndimensions: 16\nlist_size: 48\nepochs: 2\nprecision: 'fp32'\n"
 SPLITS = {"a": {"name": "a", "train": ["i_one", "v_three"], "test": ["v_two"]}}
 
 

@@ -34,7 +34,7 @@ def patches(tmp_path: Path) -> PatchSet:
 )
 def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, str]) -> None:
     recipe = Recipe(
-        width=2, dimensions=16, list_size=80, epochs=1, dropout=0.2, augment=True, precision="32", **settings
+        width=2, dimensions=16, list_size=80, epochs=1, dropout=0.2, augment=True, precision="fp32", **settings
     )
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     one = train(recipe, patches, tmp_path / "one").network.state_dict()
@@ -53,7 +53,7 @@ def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, se
 
 def test_two_processes_with_lists_in_chunks(patches: PatchSet, tmp_path: Path) -> None:
     """Ranks have different numbers of chunks; the list is one all the same."""
-    recipe = Recipe(width=2, dimensions=16, list_size=83, epochs=4, lr=2.0, chunk=41, precision="32")
+    recipe = Recipe(width=2, dimensions=16, list_size=83, epochs=4, lr=2.0, chunk=41, precision="fp32")
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     done = in_two_processes(tmp_path)
     assert done.returncode == 0, done.stderr

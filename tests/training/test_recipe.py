@@ -31,7 +31,7 @@ def test_yaml_round_trip(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "settings", "message"),
     [
-        ("learning_rat: 0.1", [], "learning_rat: Extra inputs are not permitted; known keys are kind"),
+        ("learning_rat: 0.1", [], "learning_rat: Extra inputs are not permitted; known keys are network"),
         ("epochs: many", [], "epochs: Input should be a valid integer"),
         ("kind: complex", [], "kind: Input should be 'real' or 'binary'"),
         ("epochs: 0", [], "epochs: Input should be greater than 0"),

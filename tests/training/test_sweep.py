@@ -15,7 +15,7 @@ from doap.training.sweep import judge_by_held_out, plan_sweep, run_sweep
 from doap.training.trainer import train
 from doap.training.validation import split_sequences
 
-SMALL = 'width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nlr: 1.0\nprecision: "32"\n'
+SMALL = 'width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nlr: 1.0\nprecision: "fp32"\n'
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_plan_is_the_recipe_with_each_value(recipe: Path) -> None:
     assert list(planned.recipes) == ["list_size=32", "list_size=64", "list_size=128"]
     assert [planned.value(name) for name in planned.recipes] == [32, 64, 128]
     expected = [
-        Recipe(width=2, dimensions=16, list_size=size, epochs=7, lr=1.0, precision="32") for size in (32, 64, 128)
+        Recipe(width=2, dimensions=16, list_size=size, epochs=7, lr=1.0, precision="fp32") for size in (32, 64, 128)
     ]
     assert list(planned.recipes.values()) == expected
 
@@ -77,7 +77,7 @@ def test_values_of_any_type(over: str, names: list[str] | None) -> None:
         ("list_size=64,64", "list_size=64 comes twice"),
         ("list_size=64,many", "list_size: Input should be a valid integer"),
         ("list_size=64,1", "list_size: Input should be greater than or equal to 2"),
-        ("size=64", "size: Extra inputs are not permitted; known keys are kind"),
+        ("size=64", "size: Extra inputs are not permitted; known keys are network"),
         ("schedule=linear,[", "not valid YAML"),
         ("objective=ap,triplets", "objective: Input should be 'ap'"),
     ],

@@ -28,7 +28,7 @@ from doap.training.run_folder import WEIGHTS, Source
 from doap.training.trainer import train
 from doap.training.validation import Validation, split_sequences
 
-SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, lr=1.0, dropout=0.1, precision="32")
+SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, lr=1.0, dropout=0.1, precision="fp32")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_training_by_ap_raises_exact_ap_and_leaves_a_whole_run(patches: PatchSet
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     assert about["data"] == "two halves"
-    assert about["precision"] in ("32", "bf16")
+    assert about["precision"] in ("fp32", "bf16")
     assert set(about["versions"]) == {"doap", "torch", "numpy", "python"}
     again = load(tmp_path / "run" / "weights.safetensors")
     assert (again.name, again.extent) == ("small", 12.0)

@@ -9,31 +9,25 @@ from doap.networks.l2net import L2Net
 from doap.networks.network import PatchNetwork
 from doap.networks.spatial_transformer import SpatialTransformer, Transformed
 
-Network = Literal["l2net", "cs-l2net"]
-
 
 class Architecture(BaseModel):
     """The paper's network by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    network: Network = "l2net"
+    network: Literal["l2net", "cs-l2net"] = "l2net"
     dimensions: int = Field(default=128, gt=0, le=65536, description="of the descriptor, or its bits")
     width: int = Field(default=32, gt=0, le=4096, description="channels of L2Net's first layer; the paper's has 32")
     transformer: bool = Field(default=False, description="align patches by a Spatial Transformer first")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        check_fit(self.network, self.dimensions, self.transformer)
+        """Refuse what does not go together."""
+        if self.network == "cs-l2net" and self.transformer:
+            raise ValueError("cs-l2net reads 64x64 patches and a transformer gives 32x32: set transformer to false")
+        if self.network == "cs-l2net" and self.dimensions % 2:
+            raise ValueError(f"the two towers of cs-l2net give half of the dimensions each: {self.dimensions} is odd")
         return self
-
-
-def check_fit(network: Network, dimensions: int, transformer: bool) -> None:
-    """Refuse what does not go together, by a ValueError."""
-    if network == "cs-l2net" and transformer:
-        raise ValueError("cs-l2net reads 64x64 patches and a transformer gives 32x32: set transformer to false")
-    if network == "cs-l2net" and dimensions % 2:
-        raise ValueError(f"the two towers of cs-l2net give half of the dimensions each: {dimensions} is odd")
 
 
 def build(architecture: Architecture, dropout: float = 0.0) -> PatchNetwork:

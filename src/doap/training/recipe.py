@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from doap.errors import DoapError
-from doap.networks.architecture import Architecture, Network, check_fit
+from doap.networks.architecture import Architecture
 from doap.objectives import Kind
 
 Objective = Literal["ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet"]
@@ -15,17 +15,11 @@ EPOCHS_A_STEP = 10
 SHIPPED = Path(__file__).parent.parent / "recipes"
 
 
-class Recipe(BaseModel):
-    """The paper's choices by default (section 4 and appendix C)."""
+class Recipe(Architecture):
+    """A network and how to train it; the paper's choices by default (section 4 and appendix C)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    # The network.
+    # The descriptor.
     kind: Kind = Field(default="real", description="real (unit vectors) or binary (bits)")
-    network: Network = "l2net"
-    dimensions: int = Field(default=128, gt=0, description="of the descriptor, or its bits")
-    width: int = Field(default=32, gt=0, description="channels of L2Net's first layer; the paper's has 32")
-    transformer: bool = Field(default=False, description="align patches by a Spatial Transformer first")
     dropout: float = Field(default=0.1, ge=0, lt=1)
     # The lists.
     list_size: int = Field(default=1024, ge=2, description="M, patches a batch")
@@ -53,16 +47,17 @@ class Recipe(BaseModel):
     chunk: int | None = Field(
         default=None, ge=4, description="patches the network sees at once; longer lists are worked off in parts"
     )
-    precision: Literal["auto", "32", "bf16"] = Field(
-        default="auto", description="of the network; auto is bf16 where the hardware multiplies it, 32 bits elsewhere"
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="of the network; auto is bf16 where the hardware multiplies it, fp32 elsewhere"
     )
     compile: bool = Field(default=False, description="torch.compile the network; pays on CPUs, in long trainings")
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _trains(self) -> Self:
         """Refuse what does not go together."""
-        check_fit(self.network, self.dimensions, self.transformer)
+        if self.kind == "binary" and self.dimensions % 8:
+            raise ValueError(f"bits come in bytes: dimensions must be a multiple of 8, not {self.dimensions}")
         if self.objective != "ap":
             if self.kind == "binary":
                 raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
@@ -72,10 +67,8 @@ class Recipe(BaseModel):
 
     @property
     def architecture(self) -> Architecture:
-        """Which network."""
-        return Architecture(
-            network=self.network, dimensions=self.dimensions, width=self.width, transformer=self.transformer
-        )
+        """The network alone, as a card says it."""
+        return Architecture(**{name: getattr(self, name) for name in Architecture.model_fields})
 
     def initial_rate(self) -> float:
         """The learning rate that training starts with."""

@@ -83,7 +83,7 @@ def train(
     Raises:
         DoapError: if the run folder holds another training, or the loss stops being a number.
     """
-    about = describe_run(data, source, device, devices, "bf16" if is_bfloat16(recipe, device) else "32")
+    about = describe_run(data, source, device, devices, "bf16" if is_bfloat16(recipe, device) else "fp32")
     fabric = make_fabric(recipe, device, devices)
     if is_chief():
         start_run(run, recipe, about)
