@@ -9,6 +9,7 @@ from rich.table import Table
 
 from doap.errors import DoapError
 from doap.photos.views import LEVELS, measured_overlap
+from doap.training.log import Status
 
 console = Console()
 errors = Console(stderr=True)
@@ -55,6 +56,14 @@ def training_bar() -> Progress:
         console=_bars,
         transient=True,
     )
+
+
+def news(status: Status) -> str:
+    """What a training bar shows: loss, held-out AP and speed, or what is done before the training begins."""
+    if status.doing:
+        return status.doing
+    ap = "" if status.ap is None else f"  AP {100 * status.ap:.1f} %"
+    return f"loss {status.loss:.3f}{ap}  {status.speed:,.0f} patches/s"
 
 
 def score_table(rows: Sequence[Mapping[str, float | str | int]]) -> Table:

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 from rich.progress import Progress
 
-from doap.cli.console import choose_device, counting_bar, say, training_bar
+from doap.cli.console import choose_device, counting_bar, news, say, training_bar
 from doap.cli.data_show import open_with_bar
 from doap.errors import DoapError
 from doap.evaluation.phototour import PairTest, fpr95, open_test
@@ -62,9 +62,7 @@ def sweep(
             about={"recipe": str(recipe), "settings": settings or [], "tests": [str(each) for each in test or []]},
             source=Source(str(data.absolute())),
             device=chosen,
-            progress=lambda name, status: bar.update(
-                task, description=name, completed=status.done, news=f"loss {status.loss:.3f}"
-            ),
+            progress=lambda name, status: bar.update(task, description=name, completed=status.done, news=news(status)),
             done=lambda rows: _show(planned, rows, tests, title, output / "sweep.png"),
         )
     say(f"{len(rows)} runs in {output}: sweep.csv, sweep.json, sweep.png")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, say, training_bar
+from doap.cli.console import choose_device, news, say, training_bar
 from doap.cli.data_show import open_with_bar
 from doap.errors import DoapError
 from doap.evaluation.figures import draw_training
@@ -69,7 +69,7 @@ def train(
 
         def show(status: Status) -> None:
             if is_chief():
-                bar.update(task, completed=status.done, news=_news(status))
+                bar.update(task, completed=status.done, news=news(status))
 
         train_descriptor(
             chosen,
@@ -90,13 +90,6 @@ def _training_half(data: PatchSet | FrameSet, folder: Path, split: str) -> Patch
     if isinstance(data, FrameSet):
         raise DoapError(f"{folder}: --split is for the official folders of HPatches")
     return training_half(data, folder, split)
-
-
-def _news(status: Status) -> str:
-    if status.doing:
-        return status.doing
-    ap = "" if status.ap is None else f"  AP {100 * status.ap:.1f} %"
-    return f"loss {status.loss:.3f}{ap}  {status.speed:,.0f} patches/s"
 
 
 def _summarise(run: Path) -> None:
