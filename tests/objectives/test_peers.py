@@ -14,6 +14,7 @@ from doap.objectives import (
     HardNetLoss,
     HistogramLoss,
     HyNetLoss,
+    IgnoreTable,
     L2NetLoss,
     SmoothAPLoss,
     SOSNetLoss,
@@ -36,6 +37,21 @@ PEERS: list[Callable[[], nn.Module]] = [
 TWOS = torch.arange(24) // 2
 MIXED = torch.tensor([4, 0, 1, 4, 1, 0, 2, 1, 3, 3, 3, 5, 3, 3, 6, 6, 7, 7, 8, 8])
 GROUPS = pytest.mark.parametrize("groups", [TWOS, MIXED], ids=["twos", "mixed"])
+
+
+def table(groups: Tensor) -> IgnoreTable:
+    """Every group ignores the next but one."""
+    names = torch.arange(int(groups.max()) + 1)
+    return IgnoreTable(groups, (names[:, None] - names).abs() == 2)
+
+
+IGNORE = pytest.mark.parametrize("ignoring", [None, table], ids=["all", "ignoring"])
+
+
+def apart(groups: Tensor, ignoring: Callable[[Tensor], IgnoreTable] | None) -> Callable[[int, int], bool]:
+    """Whether two patches are each other's negatives."""
+    apart_by = (0, 2) if ignoring else (0,)
+    return lambda i, j: abs(int(groups[i] - groups[j])) not in apart_by
 
 
 def outputs_for(groups: Tensor) -> Tensor:
@@ -76,33 +92,40 @@ def mean(values: list[Tensor]) -> Tensor:
     return torch.stack(values).mean()
 
 
+Ignoring = Callable[[Tensor], IgnoreTable] | None
+
+
 @GROUPS
 def test_pairs_use_each_patch_once(groups: Tensor) -> None:
     pairs = pair_up(groups)
     found = set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
     assert found == set(pairs_by_hand(groups))
-    assert torch.equal(groups[pairs.first], pairs.groups)
+    assert torch.equal(groups[pairs.first], groups[pairs.second])
 
 
 @GROUPS
-def test_hardnet(groups: Tensor) -> None:
+@IGNORE
+def test_hardnet(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
     terms = []
     for a, p in pairs:
-        others = [(b, q) for b, q in pairs if groups[b] != groups[a]]
+        others = [(b, q) for b, q in pairs if negative(a, b)]
         negatives = [distance(unit[a], unit[q]) for _, q in others] + [distance(unit[b], unit[p]) for b, _ in others]
         terms.append((1 + distance(unit[a], unit[p]) - torch.stack(negatives).min()).relu())
-    assert_same(HardNetLoss()(outputs, groups), mean(terms), outputs)
+    assert_same(HardNetLoss()(outputs, groups, ignore), mean(terms), outputs)
 
 
 @GROUPS
-def test_l2net(groups: Tensor) -> None:
+@IGNORE
+def test_l2net(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
     loss = outputs.new_zeros(())
     for a, p in pairs:
-        others = [(b, q) for b, q in pairs if groups[b] != groups[a]]
+        others = [(b, q) for b, q in pairs if negative(a, b)]
         match = (2 - distance(unit[a], unit[p])).exp()
         row = match + sum((2 - distance(unit[a], unit[q])).exp() for _, q in others)
         column = match + sum((2 - distance(unit[b], unit[p])).exp() for b, _ in others)
@@ -114,48 +137,54 @@ def test_l2net(groups: Tensor) -> None:
             for m in range(7):
                 if k != m:
                     loss = loss + correlation[k, m] ** 2 / 2
-    assert_same(L2NetLoss()(outputs, groups), loss, outputs)
+    assert_same(L2NetLoss()(outputs, groups, ignore), loss, outputs)
 
 
 @GROUPS
-def test_triplet_with_anchor_swap(groups: Tensor) -> None:
+@IGNORE
+def test_triplet_with_anchor_swap(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
-    triplets = [(a, p, n) for a, p in pairs_by_hand(groups) for n in range(len(groups)) if groups[n] != groups[a]]
+    triplets = [(a, p, n) for a, p in pairs_by_hand(groups) for n in range(len(groups)) if negative(a, n)]
     peer = losses.TripletMarginLoss(
         margin=1.0, swap=True, distance=distances.LpDistance(normalize_embeddings=True), reducer=reducers.MeanReducer()
     )
     expected = peer(
         outputs, groups, indices_tuple=tuple(torch.tensor(column) for column in zip(*triplets, strict=True))
     )
-    assert_same(TripletLoss()(outputs, groups), expected, outputs)
+    assert_same(TripletLoss()(outputs, groups, ignore), expected, outputs)
 
 
 @GROUPS
+@IGNORE
 @pytest.mark.parametrize("crowded", [0.0, 2.0])  # both sides of the hinge on the second moment
-def test_gor(groups: Tensor, crowded: float) -> None:
+def test_gor(groups: Tensor, crowded: float, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
     outputs = (outputs_for(groups).detach() + crowded).requires_grad_()
     unit = unit_vectors(outputs)
-    products = [unit[i] @ unit[j] for i in range(len(unit)) for j in range(i) if groups[i] != groups[j]]
+    products = [unit[i] @ unit[j] for i in range(len(unit)) for j in range(i) if negative(i, j)]
     first, second = mean(products), mean([product**2 for product in products])
-    expected = TripletLoss()(outputs, groups) + 0.5 * (first**2 + (second - 1 / 7).relu())
-    assert_same(GlobalOrthogonalLoss(weight=0.5)(outputs, groups), expected, outputs)
+    expected = TripletLoss()(outputs, groups, ignore) + 0.5 * (first**2 + (second - 1 / 7).relu())
+    assert_same(GlobalOrthogonalLoss(weight=0.5)(outputs, groups, ignore), expected, outputs)
 
 
-def hardest(unit: list[Tensor], pairs: list[tuple[int, int]], groups: Tensor, i: int) -> Tensor:
+def hardest(unit: list[Tensor], pairs: list[tuple[int, int]], negative: Callable[[int, int], bool], i: int) -> Tensor:
     a, p = pairs[i]
     return torch.stack(
-        [distance(unit[x], unit[y]) for b, q in pairs if groups[b] != groups[a] for x in (a, p) for y in (b, q)]
+        [distance(unit[x], unit[y]) for b, q in pairs if negative(a, b) for x in (a, p) for y in (b, q)]
     ).min()
 
 
 @GROUPS
-def test_sosnet(groups: Tensor) -> None:
+@IGNORE
+def test_sosnet(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
     first_order, second_order = [], []
     for i, (a, p) in enumerate(pairs):
-        first_order.append((1 + distance(unit[a], unit[p]) - hardest(unit, pairs, groups, i)).relu() ** 2)
-        others = [j for j, (b, _) in enumerate(pairs) if groups[b] != groups[a]]
+        first_order.append((1 + distance(unit[a], unit[p]) - hardest(unit, pairs, negative, i)).relu() ** 2)
+        others = [j for j, (b, _) in enumerate(pairs) if negative(a, b)]
         near = set()
         for side, x in enumerate((a, p)):
             near |= set(
@@ -165,20 +194,22 @@ def test_sosnet(groups: Tensor) -> None:
             (distance(unit[a], unit[pairs[j][0]]) - distance(unit[p], unit[pairs[j][1]])) ** 2 for j in sorted(near)
         )
         second_order.append(total.sqrt())
-    assert_same(SOSNetLoss(neighbours=3)(outputs, groups), mean(first_order) + mean(second_order), outputs)
+    assert_same(SOSNetLoss(neighbours=3)(outputs, groups, ignore), mean(first_order) + mean(second_order), outputs)
 
 
 @GROUPS
-def test_hynet(groups: Tensor) -> None:
+@IGNORE
+def test_hynet(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
     triplet, lengths = [], []
     for i, (a, p) in enumerate(pairs):
-        positive, negative = distance(unit[a], unit[p]), hardest(unit, pairs, groups, i)
+        positive, nearest = distance(unit[a], unit[p]), hardest(unit, pairs, negative, i)
         # d²/2 = 1 - s, with s the inner product
-        triplet.append((1.2 + positive + 2 * positive**2 / 2 - negative - 2 * negative**2 / 2).relu())
+        triplet.append((1.2 + positive + 2 * positive**2 / 2 - nearest - 2 * nearest**2 / 2).relu())
         lengths.append((outputs[a].square().sum().sqrt() - outputs[p].square().sum().sqrt()) ** 2)
-    assert_same(HyNetLoss()(outputs, groups), mean(triplet) + 0.1 * mean(lengths), outputs)
+    assert_same(HyNetLoss()(outputs, groups, ignore), mean(triplet) + 0.1 * mean(lengths), outputs)
 
 
 @GROUPS
@@ -189,13 +220,15 @@ def test_fastap(groups: Tensor, bins: int) -> None:
 
 
 @GROUPS
-def test_smoothap(groups: Tensor) -> None:
+@IGNORE
+def test_smoothap(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit = unit_vectors(outputs)
     precisions = []
     for q in range(len(unit)):
         similar = [unit[q] @ x for x in unit]
-        others = [j for j in range(len(unit)) if j != q]
+        others = [j for j in range(len(unit)) if j != q and (groups[j] == groups[q] or negative(q, j))]
         matches = [j for j in others if groups[j] == groups[q]]
         if not matches:
             continue
@@ -204,7 +237,42 @@ def test_smoothap(groups: Tensor) -> None:
             ahead = {j: 1 / (1 + ((similar[i] - similar[j]) / 0.05).exp()) for j in others if j != i}
             total = total + (1 + sum(ahead[j] for j in matches if j != i)) / (1 + sum(ahead.values()))
         precisions.append(total / len(matches))
-    assert_same(SmoothAPLoss(0.05)(outputs, groups), 1 - mean(precisions), outputs)
+    assert_same(SmoothAPLoss(0.05)(outputs, groups, ignore), 1 - mean(precisions), outputs)
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer is not L2NetLoss])
+def test_what_ignores_each_other_is_no_negative(peer: Callable[[], nn.Module]) -> None:
+    """Nothing pulls or pushes between two groups that ignore each other (but L2Net's correlations, over all)."""
+    groups = torch.arange(8) // 4
+    outputs = outputs_for(groups)
+    ignore = IgnoreTable(groups, torch.ones(2, 2, dtype=torch.bool))
+    (gradient,) = torch.autograd.grad(peer()(outputs, groups, ignore), outputs)
+    moved = outputs.detach().clone()
+    moved[groups == 1] = moved[groups == 1].flip(1)  # as far apart from each other as before
+    moved.requires_grad_()
+    (again,) = torch.autograd.grad(peer()(moved, groups, ignore), moved)
+    torch.testing.assert_close(again[groups == 0], gradient[groups == 0])
+
+
+@GROUPS
+def test_fastap_ignoring(groups: Tensor) -> None:
+    outputs = outputs_for(groups)
+    unit, negative = unit_vectors(outputs), apart(groups, table)
+    precisions = []
+    for q in range(len(unit)):
+        matches = [j for j in range(len(unit)) if groups[j] == groups[q] and j != q]
+        listed = matches + [j for j in range(len(unit)) if negative(q, j)]
+        if not matches:
+            continue
+        weights = {
+            j: [(1 - (distance(unit[q], unit[j]) ** 2 / 0.4 - k).abs()).relu() for k in range(11)] for j in listed
+        }
+        total = outputs.new_zeros(())
+        for k in range(11):
+            right, ranked = (sum(sum(weights[j][: k + 1]) for j in items) for items in (matches, listed))
+            total = total + sum(weights[j][k] for j in matches) * right / ranked if ranked > 0 else total
+        precisions.append(total / len(matches))
+    assert_same(FastAPLoss(10)(outputs, groups, table(groups)), 1 - mean(precisions), outputs)
 
 
 @pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")  # within the peer

@@ -1,4 +1,4 @@
-"""Objectives: tensors in, a scalar out. `loss(outputs, groups)` for each of them."""
+"""Objectives: tensors in, a scalar out. `loss(outputs, groups, ignore)` for each of them."""
 
 from doap.objectives.distributed import DistributedAveragePrecisionLoss, UnionLoss
 from doap.objectives.fastap import FastAPLoss

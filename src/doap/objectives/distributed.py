@@ -77,19 +77,21 @@ class UnionLoss(nn.Module):
     Value and gradient are as those of `DistributedAveragePrecisionLoss`, without its sharing of the work.
 
     Args:
-        objective: (M, d) outputs and (M,) groups to a scalar.
+        objective: (M, d) outputs, (M,) groups and what to ignore to a scalar.
     """
 
     def __init__(self, objective: nn.Module) -> None:
         super().__init__()
         self.objective = objective
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of the union from this rank's (m, d) outputs and (m,) groups."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of the union from this rank's (m, d) outputs, (m,) groups and (m,) labels to ignore."""
         check_labels("groups", groups, len(outputs))
         sizes = _sizes(outputs, outputs.device)
+        if ignore is not None:
+            ignore = IgnoreTable(_gather(ignore.labels.to(outputs.device), sizes), ignore.table)
         union: Tensor = _GatherOutputs.apply(outputs, sizes)  # type: ignore[no-untyped-call]
-        loss: Tensor = self.objective(union, _gather(groups.to(outputs.device), sizes))
+        loss: Tensor = self.objective(union, _gather(groups.to(outputs.device), sizes), ignore)
         return loss
 
 

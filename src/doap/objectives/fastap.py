@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import inner_products, soft_histogram
-from doap.objectives.lists import check_matches
-from doap.objectives.pairs import unit_batch
+from doap.objectives.lists import IgnoreTable, check_matches
+from doap.objectives.pairs import related_patches, unit_batch
 
 
 class FastAPLoss(nn.Module):
@@ -24,8 +24,8 @@ class FastAPLoss(nn.Module):
         super().__init__()
         self.bins = bins
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, groups = unit_batch(outputs, groups)
         squared = (2 - 2 * inner_products(unit, unit)).clamp(0, 4)
         others = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)
@@ -33,7 +33,8 @@ class FastAPLoss(nn.Module):
         check_matches(match)
         width = 4 / self.bins
         matches = soft_histogram(squared, match.to(unit.dtype), self.bins, width)
-        ranked = soft_histogram(squared, others.to(unit.dtype), self.bins, width).cumsum(1)
+        listed = match | ~related_patches(groups, ignore)
+        ranked = soft_histogram(squared, listed.to(unit.dtype), self.bins, width).cumsum(1)
         precision = matches.cumsum(1) / torch.where(ranked > 0, ranked, 1)
         answerable = match.any(1)
         return 1 - ((matches * precision).sum(1)[answerable] / match.sum(1)[answerable]).mean()

@@ -3,7 +3,8 @@
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import inner_products
-from doap.objectives.pairs import unit_batch
+from doap.objectives.lists import IgnoreTable
+from doap.objectives.pairs import related_patches, unit_batch
 from doap.objectives.tfeat import TripletLoss
 
 
@@ -26,13 +27,13 @@ class GlobalOrthogonalLoss(nn.Module):
         self.other = other or TripletLoss()
         self.weight = weight
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, labels = unit_batch(outputs, groups)
-        negative = labels[:, None] != labels[None, :]
+        negative = ~related_patches(labels, ignore)
         products = inner_products(unit, unit) * negative
         count = negative.sum().clamp(min=1)
         mean, mean_square = products.sum() / count, products.square().sum() / count
         spread = mean.square() + (mean_square - 1 / unit.shape[1]).relu()
-        separation: Tensor = self.other(outputs, groups)
+        separation: Tensor = self.other(outputs, groups, ignore)
         return separation + self.weight * spread

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import euclidean_distances
+from doap.objectives.lists import IgnoreTable
 from doap.objectives.pairs import pair_up, unit_batch
 
 
@@ -23,10 +24,10 @@ class HardNetLoss(nn.Module):
         super().__init__()
         self.margin = margin
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, groups = unit_batch(outputs, groups)
-        pairs = pair_up(groups)
+        pairs = pair_up(groups, ignore)
         distances = euclidean_distances(unit[pairs.first], unit[pairs.second])
         negatives = distances.masked_fill(pairs.related, torch.inf)
         hardest = torch.minimum(negatives.amin(1), negatives.amin(0))

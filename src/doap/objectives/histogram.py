@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import inner_products, soft_histogram
-from doap.objectives.lists import check_matches
-from doap.objectives.pairs import unit_batch
+from doap.objectives.lists import IgnoreTable, check_matches
+from doap.objectives.pairs import related_patches, unit_batch
 
 
 class HistogramLoss(nn.Module):
@@ -24,15 +24,16 @@ class HistogramLoss(nn.Module):
         super().__init__()
         self.bins = bins
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, groups = unit_batch(outputs, groups)
         first, second = torch.triu_indices(len(unit), len(unit), offset=1, device=unit.device)
         from_least = (1 + inner_products(unit, unit))[first, second].clamp(0, 2)[None]
         match = (groups[first] == groups[second])[None]
+        negative = ~related_patches(groups, ignore)[first, second][None]
         check_matches(match)
         matches, others = (
             soft_histogram(from_least, chosen.to(unit.dtype), self.bins, 2 / self.bins)[0] / chosen.sum().clamp(min=1)
-            for chosen in (match, ~match)
+            for chosen in (match, negative)
         )
         return (others * matches.cumsum(0)).sum()

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import euclidean_distances
+from doap.objectives.lists import IgnoreTable
 from doap.objectives.pairs import pair_up, unit_batch
 from doap.objectives.sosnet import hardest_negatives
 
@@ -28,10 +29,10 @@ class HyNetLoss(nn.Module):
         self.mix = mix
         self.length_weight = length_weight
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, groups = unit_batch(outputs, groups)
-        pairs = pair_up(groups)
+        pairs = pair_up(groups, ignore)
         first, second = unit[pairs.first], unit[pairs.second]
         matching = euclidean_distances(first, second).diagonal()
         negative = hardest_negatives(first, second, pairs.related)

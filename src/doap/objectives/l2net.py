@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import euclidean_distances, inner_products, relaxed_descriptors
+from doap.objectives.lists import IgnoreTable
 from doap.objectives.pairs import pair_up, unit_batch
 
 
@@ -19,10 +20,10 @@ class L2NetLoss(nn.Module):
     term looks at feature maps inside the network, which an objective does not see.
     """
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, groups = unit_batch(outputs, groups)
-        pairs = pair_up(groups)
+        pairs = pair_up(groups, ignore)
         first, second = unit[pairs.first], unit[pairs.second]
         same_point = pairs.related.fill_diagonal_(False)
         closeness = (2 - euclidean_distances(first, second)).masked_fill(same_point, -torch.inf)

@@ -3,7 +3,8 @@
 Each group is cut, in the order of the batch, into disjoint pairs: first and second patch, third and fourth,
 and so on. So every patch is used once (the last of an odd group not at all), groups of two are exactly the
 pairs of the papers, and a trainer that wants other pairs each time only shuffles the batch. Two pairs of one
-group show the same point, so they are never each other's negatives.
+group show the same point, so they are never each other's negatives; nor are pairs of which patches ignore each
+other.
 """
 
 from dataclasses import dataclass
@@ -12,21 +13,22 @@ import torch
 from torch import Tensor
 
 from doap.objectives.average_precision import relaxed_descriptors
-from doap.objectives.lists import check_batch, check_matches
+from doap.objectives.lists import IgnoreTable, check_batch, check_matches
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """N matching pairs: where in the batch their two patches are, and their group; each (N,)."""
+    """N matching pairs.
+
+    Attributes:
+        first: (N,) where in the batch their first patches are.
+        second: (N,) and their second ones.
+        related: (N, N) bool, which pairs are no negatives of each other, each pair with itself included.
+    """
 
     first: Tensor
     second: Tensor
-    groups: Tensor
-
-    @property
-    def related(self) -> Tensor:
-        """(N, N) bool: pairs of one group, each pair with itself included."""
-        return self.groups[:, None] == self.groups[None, :]
+    related: Tensor
 
 
 def unit_batch(outputs: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,7 +37,17 @@ def unit_batch(outputs: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     return relaxed_descriptors(outputs, "real"), groups.to(outputs.device)
 
 
-def pair_up(groups: Tensor) -> Pairs:
+def related_patches(groups: Tensor, ignore: IgnoreTable | None) -> Tensor:
+    """(M, M) bool: patches that are no negatives of each other, for they are of one group or ignore each other."""
+    related = groups[:, None] == groups
+    if ignore is None:
+        return related
+    ignore.check(len(groups))
+    labels = ignore.labels.to(groups.device, torch.int64)
+    return related | ignore.table.to(groups.device)[labels][:, labels]
+
+
+def pair_up(groups: Tensor, ignore: IgnoreTable | None = None) -> Pairs:
     """Cut each group, (M,) integers, into disjoint pairs."""
     order = groups.argsort(stable=True)
     by_group = groups[order]
@@ -43,4 +55,7 @@ def pair_up(groups: Tensor) -> Pairs:
     opens = (place[:-1] % 2 == 0) & (by_group[:-1] == by_group[1:])
     check_matches(opens)
     start = opens.nonzero().flatten()
-    return Pairs(order[start], order[start + 1], by_group[start])
+    first, second = order[start], order[start + 1]
+    patches = related_patches(groups, ignore)
+    sides = [patches[one][:, other] for one in (first, second) for other in (first, second)]
+    return Pairs(first, second, torch.stack(sides).any(0))

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import inner_products
-from doap.objectives.lists import check_matches
-from doap.objectives.pairs import unit_batch
+from doap.objectives.lists import IgnoreTable, check_matches
+from doap.objectives.pairs import related_patches, unit_batch
 
 
 class SmoothAPLoss(nn.Module):
@@ -25,8 +25,8 @@ class SmoothAPLoss(nn.Module):
         super().__init__()
         self.temperature = temperature
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, groups = unit_batch(outputs, groups)
         similarity = inner_products(unit, unit)
         others = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)
@@ -34,7 +34,8 @@ class SmoothAPLoss(nn.Module):
         check_matches(match)
         query, item = match.nonzero(as_tuple=True)
         before = ((similarity[query] - similarity[query, item][:, None]) / self.temperature).sigmoid()
-        before = before * (others[query] & others[item])
+        listed = match | ~related_patches(groups, ignore)
+        before = before * (listed[query] & others[item])
         precision = (1 + (before * match[query]).sum(1)) / (1 + before.sum(1))
         sizes = match.sum(1)
         return 1 - (precision / sizes[query]).sum() / (sizes > 0).sum()

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import euclidean_distances, root
+from doap.objectives.lists import IgnoreTable
 from doap.objectives.pairs import pair_up, unit_batch
 
 
@@ -33,10 +34,10 @@ class SOSNetLoss(nn.Module):
         self.margin = margin
         self.neighbours = neighbours
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, groups = unit_batch(outputs, groups)
-        pairs = pair_up(groups)
+        pairs = pair_up(groups, ignore)
         first, second, related = unit[pairs.first], unit[pairs.second], pairs.related
         matching = euclidean_distances(first, second).diagonal()
         hinge = (self.margin + matching - hardest_negatives(first, second, related)).relu()

@@ -3,7 +3,8 @@
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import euclidean_distances
-from doap.objectives.pairs import pair_up, unit_batch
+from doap.objectives.lists import IgnoreTable
+from doap.objectives.pairs import pair_up, related_patches, unit_batch
 
 
 class TripletLoss(nn.Module):
@@ -22,12 +23,13 @@ class TripletLoss(nn.Module):
         super().__init__()
         self.margin = margin
 
-    def forward(self, outputs: Tensor, groups: Tensor) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, a scalar."""
+    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
         unit, groups = unit_batch(outputs, groups)
-        pairs = pair_up(groups)
+        pairs = pair_up(groups, ignore)
         distances = euclidean_distances(unit, unit)
-        negative = pairs.groups[:, None] != groups[None, :]
+        related = related_patches(groups, ignore)
+        negative = ~(related[pairs.first] | related[pairs.second])
         nearer = distances[pairs.first].minimum(distances[pairs.second])
         hinge = (self.margin + distances[pairs.first, pairs.second][:, None] - nearer).relu()
         return (hinge * negative).sum() / negative.sum().clamp(min=1)

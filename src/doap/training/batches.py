@@ -77,7 +77,7 @@ class Batches:
         self._sampler = make_sampler(data, recipe)
         self._source = _load(data, device, size, progress)
         self._tables: list[OverlapTables | MinedLabels] = []
-        if recipe.objective == "ap" and len(data.overlaps):
+        if len(data.overlaps):
             self._tables.append(OverlapTables(data, device))
         if mined is not None:
             self._tables.append(mined.to(device))

@@ -41,11 +41,4 @@ def make_objective(recipe: Recipe, ranks: int = 1) -> Loss:
         kind = AveragePrecisionLoss if ranks == 1 else DistributedAveragePrecisionLoss
         return kind(recipe.kind, recipe.bins, recipe.pooled)
     peer = PEERS[recipe.objective]()
-    if ranks > 1:
-        peer = UnionLoss(peer)
-
-    def loss(outputs: Tensor, groups: Tensor, _ignore: IgnoreTable | None) -> Tensor:
-        value: Tensor = peer(outputs, groups)
-        return value
-
-    return loss
+    return peer if ranks == 1 else UnionLoss(peer)

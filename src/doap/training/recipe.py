@@ -61,8 +61,8 @@ class Recipe(Architecture):
         if self.objective != "ap":
             if self.kind == "binary":
                 raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
-            if self.pooled or self.label_mining:
-                raise ValueError(f"pooled and label_mining belong to objective ap, not {self.objective}")
+            if self.pooled:
+                raise ValueError(f"pooled lists belong to objective ap, not {self.objective}")
         return self
 
     @property

@@ -46,7 +46,7 @@ class Validation:
     """
 
     def __init__(self, data: PatchSet | FrameSet, recipe: Recipe, device: torch.device, size: int) -> None:
-        drawn = recipe.model_copy(update={"list_size": min(LIST_SIZE, _longest(data, recipe)), "objective": "ap"})
+        drawn = recipe.model_copy(update={"list_size": min(LIST_SIZE, _longest(data, recipe))})
         batches = Batches(data, drawn, device, size)
         self._lists: list[Batch] = []
         epoch = 0
