@@ -68,12 +68,14 @@ class Validation:
     def _precisions(self, network: PatchNetwork, batch: Batch) -> Tensor:
         pixels = to_input(batch.pixels, network.input_size)
         outputs = torch.cat([network(chunk).float() for chunk in torch.split(pixels, CHUNK)])
+        if outputs.device.type != "cuda":  # Apple's GPUs have no float64
+            outputs = outputs.cpu()
         groups = batch.groups.to(outputs.device)
         same = groups[:, None] == groups
         listed = ~torch.eye(len(groups), dtype=torch.bool, device=groups.device)
         if batch.ignore is not None:
-            labels = batch.ignore.labels.to(groups.device)
-            listed &= same | ~batch.ignore.table[labels][:, labels]
+            labels, table = batch.ignore.labels.to(groups.device), batch.ignore.table.to(groups.device)
+            listed &= same | ~table[labels][:, labels]
         if self._kind == "real":
             unit = torch.nn.functional.normalize(outputs, dim=1)
             distances = euclidean_distances(unit, unit)
