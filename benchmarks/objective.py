@@ -15,7 +15,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 import re
 import statistics
 import time
@@ -32,6 +31,7 @@ from torch import Tensor
 from doap.networks.l2net import L2Net
 from doap.objectives import AveragePrecisionLoss
 from doap.objectives.average_precision import dense_histograms, relaxed_average_precision, relaxed_descriptors
+from machine import device_name, file_name, write_result
 
 ROOT = Path(__file__).parent.parent
 DIMENSIONS = 128
@@ -281,14 +281,6 @@ def draw(rows: list[Row], device: str, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def device_name(device: str) -> str:
-    """The processor, in words."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    model = re.findall(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text()) or [platform.processor()]
-    return f"{model[0]}, {torch.get_num_threads()} threads"
-
-
 def main() -> None:
     """Run, compare, write."""
     cuda = torch.cuda.is_available()
@@ -303,13 +295,9 @@ def main() -> None:
     print(name)
     rows = run(options.device, sizes, options.bins)
     ratios = compare(rows)
-    slug = re.sub(r"\W+", "-", name.lower().replace("(r)", "")).strip("-")
-    report = {"device": name, "torch": torch.__version__, "dimensions": DIMENSIONS, "ratios": ratios, "rows": rows}
-    target = ROOT / "benchmarks" / "results" / f"objective-{slug}.json"
-    target.write_text(json.dumps(report, indent=1) + "\n")
-    draw(rows, name, ROOT / "docs" / "images" / f"objective-{slug}.png")
+    write_result("objective", options.device, {"dimensions": DIMENSIONS, "ratios": ratios, "rows": rows})
+    draw(rows, name, ROOT / "docs" / "images" / file_name("objective", name, ".png"))
     print(json.dumps(ratios, indent=1))
-    print(f"wrote {target}")
 
 
 if __name__ == "__main__":

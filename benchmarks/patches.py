@@ -12,9 +12,6 @@ Writes benchmarks/results/patches-<device>.json.
 """
 
 import argparse
-import json
-import platform
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -42,8 +39,8 @@ from doap.photos.frames import detect_dog
 from doap.photos.images import Grey
 from doap.photos.scene_frames import pooled_frames
 from doap.photos.views import jittered_views
+from machine import write_result
 
-RESULTS = Path(__file__).parent / "results"
 LIST = 4096
 SHEETS = 100
 Measured = dict[str, float | str]
@@ -204,23 +201,12 @@ def cutting(frames: FrameSet, device: str) -> Measured:
     return compared(doap, "photo by photo", seconds(theirs, device, 3), patches=LIST)
 
 
-def device_name(device: str) -> str:
-    """What the results are filed under."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    found = (
-        re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text()) if platform.system() == "Linux" else None
-    )
-    return f"{found.group(1) if found else platform.machine()} {torch.get_num_threads()} threads"
-
-
 def main() -> None:
     """Run all, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     device = parser.parse_args().device
-    name = device_name(device)
-    result: dict[str, object] = {"device": name, "torch": str(torch.__version__)}
+    result: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         if device == "cpu":
             result["converting"] = converting(Path(folder))
@@ -228,10 +214,7 @@ def main() -> None:
                 result["detecting"] = detecting()
         result["drawing"] = drawing(many_patches(Path(folder)), device)
         result["cutting"] = cutting(frames_of_photos(photos(), lambda image: detect_dog(image, 400)), device)
-    RESULTS.mkdir(exist_ok=True)
-    file = RESULTS / f"patches-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.json"
-    file.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written to {file}")
+    write_result("patches", device, result)
 
 
 if __name__ == "__main__":

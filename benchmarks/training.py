@@ -13,9 +13,6 @@ Writes benchmarks/results/training-<device>.json.
 
 import argparse
 import contextlib
-import json
-import platform
-import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,8 +29,8 @@ from doap.training.log import Status
 from doap.training.ranks import make_fabric
 from doap.training.recipe import Recipe
 from doap.training.trainer import Training, make_reproducible, train
+from machine import write_result
 
-RESULTS = Path(__file__).parent / "results"
 LIBERTY = 450_092
 PAPER_SECONDS = 240.0
 Measured = dict[str, object]
@@ -198,24 +195,13 @@ def speed(recipe: Recipe, data: PatchSet, steps: int) -> float:
     return float(np.median(speeds[2:]))
 
 
-def device_name(device: str) -> str:
-    """What the results are filed under."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    found = (
-        re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text()) if platform.system() == "Linux" else None
-    )
-    return f"{found.group(1) if found else platform.machine()} {torch.get_num_threads()} threads"
-
-
 def main() -> None:
     """Run all, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--epochs", type=int, default=100, help="of the set of Liberty's size, on a GPU")
     chosen = parser.parse_args()
-    name = device_name(chosen.device)
-    result: Measured = {"device": name, "torch": str(torch.__version__)}
+    result: Measured = {}
     if chosen.device == "cpu":
         result["beside a plain loop"] = beside_a_plain_loop(random_set(20_000), 10)
     else:
@@ -223,10 +209,7 @@ def main() -> None:
         result["a step"] = pieces(data)
         result["long lists"] = long_lists(data)
         result["Liberty's size"] = epochs(data, "cuda", chosen.epochs)
-    RESULTS.mkdir(exist_ok=True)
-    file = RESULTS / f"training-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.json"
-    file.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written to {file}")
+    write_result("training", chosen.device, result)
 
 
 if __name__ == "__main__":
