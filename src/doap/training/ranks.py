@@ -32,7 +32,8 @@ def make_fabric(recipe: Recipe, device: str, devices: int) -> "Fabric":
     """
     from lightning.fabric import Fabric  # seconds to import, and only trainings need it
 
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # what it would say, run.json says
+    for library in ("lightning.fabric", "lightning.pytorch"):  # what they would say, run.json says
+        logging.getLogger(library).setLevel(logging.WARNING)
     here, nodes = started_elsewhere() or (devices, 1)
     place = torch.device(device)
     if place.type == "cuda" and here > torch.cuda.device_count():

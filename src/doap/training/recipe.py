@@ -50,7 +50,7 @@ class Recipe(Architecture):
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="of the network; auto is bf16 where the hardware multiplies it, fp32 elsewhere"
     )
-    compile: bool = Field(default=False, description="torch.compile the network; pays on CPUs, in long trainings")
+    compile: bool = Field(default=False, description="torch.compile the network: try whether it pays on your device")
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
