@@ -67,6 +67,7 @@ def test_the_papers_figure_killed_and_gone_on_with(doap, folders: Path) -> None:
         status, shown, errors = doap(*words, "-o", folder)
         assert (status, errors) == (0, "")
         assert f"2 runs in {folder}: sweep.csv, sweep.json, sweep.png" in shown
+        assert all((folders / folder / f"list_size={size}" / "training.png").exists() for size in (64, 96))
     assert (folders / "killed" / "list_size=64" / "weights.safetensors").stat().st_mtime_ns == before
     assert (folders / "killed" / "sweep.csv").read_text() == (folders / "whole" / "sweep.csv").read_text()
     with (folders / "whole" / "sweep.csv").open(newline="") as file:

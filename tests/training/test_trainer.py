@@ -200,6 +200,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_what_was_good(
     kept = load(run / "last-good.safetensors").network.state_dict()
     assert all(torch.equal(kept[name], value) for name, value in good[3].items())  # after the third step
     again = train(SMALL, patches, run).network.state_dict()
+    assert not {"failure.json", "last-good.safetensors", "last-good.json"} & {path.name for path in run.iterdir()}
     whole = train(SMALL, patches, tmp_path / "whole").network.state_dict()
     assert all(torch.equal(again[name], whole[name]) for name in whole)
 

@@ -10,6 +10,7 @@ from rich.progress import Progress
 
 from doap.cli.console import choose_device, counting_bar, news, say, training_bar
 from doap.cli.data_show import open_with_bar
+from doap.cli.train import draw_curves
 from doap.errors import DoapError
 from doap.evaluation.phototour import PairTest, fpr95, open_test
 from doap.evaluation.sweep_figure import draw_sweep
@@ -63,7 +64,7 @@ def sweep(
             source=Source(str(data.absolute())),
             device=chosen,
             progress=lambda name, status: bar.update(task, description=name, completed=status.done, news=news(status)),
-            done=lambda rows: _show(planned, rows, tests, title, output / "sweep.png"),
+            done=lambda rows: _show(planned, rows, tests, title, output),
         )
     say(f"{len(rows)} runs in {output}: sweep.csv, sweep.json, sweep.png")
 
@@ -97,9 +98,10 @@ def _judge(tests: list[PairTest], bar: Progress) -> Judge:
     return judge
 
 
-def _show(planned: Sweep, rows: list[Row], tests: list[PairTest], title: str, figure: Path) -> None:
-    """Say the last row, and draw all of them."""
+def _show(planned: Sweep, rows: list[Row], tests: list[PairTest], title: str, output: Path) -> None:
+    """Say the last row and draw its run's curves, and draw all rows."""
     last = rows[-1]
+    draw_curves(output / list(planned.recipes)[len(rows) - 1])
     key = planned.key
     described = Recipe.model_fields[key].description
     if tests:
@@ -111,4 +113,4 @@ def _show(planned: Sweep, rows: list[Row], tests: list[PairTest], title: str, fi
         names, scale, label = {"AP": "ap"}, 100, "best AP % on held-out sequences"
     curves = {name: [scale * row[column] for row in rows] for name, column in names.items()}
     labels = (f"{key} ({described})" if described else key, label)
-    draw_sweep([row[key] for row in rows], curves, labels, title, figure)
+    draw_sweep([row[key] for row in rows], curves, labels, title, output / "sweep.png")

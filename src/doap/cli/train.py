@@ -92,9 +92,14 @@ def _training_half(data: PatchSet | FrameSet, folder: Path, split: str) -> Patch
     return training_half(data, folder, split)
 
 
+def draw_curves(run: Path) -> None:
+    """Draw training.png: the loss and the held-out AP of a run."""
+    draw_training(read_times(run), read_losses(run), read_validation(run), run / "training.png")
+
+
 def _summarise(run: Path) -> None:
     losses, validation = read_losses(run), read_validation(run)
-    draw_training(read_times(run), losses, validation, run / "training.png")
+    draw_curves(run)
     say(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}")
     if validation:
         epoch, best = max(validation, key=lambda row: row[1])

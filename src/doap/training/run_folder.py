@@ -79,6 +79,12 @@ def start_run(run: Path, recipe: Recipe, about: dict[str, Any]) -> None:
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
 
 
+def forget_failure(run: Path) -> None:
+    """Remove what a failure left: the run has come past it."""
+    for file in (run / FAILURE, run / LAST_GOOD, (run / LAST_GOOD).with_suffix(".json")):
+        file.unlink(missing_ok=True)
+
+
 def is_complete(run: Path) -> bool:
     """Whether a training has ended: its weights are there, and their card, which is written after them."""
     return (run / WEIGHTS).exists() and (run / WEIGHTS).with_suffix(".json").exists()

@@ -38,6 +38,7 @@ from doap.training.run_folder import (
     WEIGHTS,
     Source,
     describe_run,
+    forget_failure,
     start_run,
 )
 from doap.training.validation import Validation, split_sequences
@@ -143,6 +144,7 @@ class Training:
         if self.fabric.is_global_zero:
             save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, self.place)
             registry.save(descriptor, self.run / WEIGHTS, self.recipe.architecture, origin)
+            forget_failure(self.run)
         self.fabric.barrier()
         return descriptor.eval()
 
