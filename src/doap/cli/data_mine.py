@@ -9,8 +9,9 @@ import typer
 from doap.cli.console import choose_device, counting_bar, say
 from doap.cli.data_show import open_with_bar
 from doap.errors import DoapError
+from doap.figure_files import check_format
 from doap.patches.label_mining import CLUSTERS, PERCENTILE, check_name, count_pairs, mine_labels
-from doap.patches.mining_figure import check_format, draw_clusters
+from doap.patches.mining_figure import draw_clusters
 from doap.patches.patchset import PatchSet
 
 EXAMPLE = "Example: doap data mine sets/hpatches -o clusters.png --save mined.npz"

@@ -9,8 +9,8 @@ from doap.cli.console import choose_device, counting_bar, say
 from doap.cli.data_show import open_with_bar
 from doap.evaluation.alignment import align, transformer_of
 from doap.evaluation.alignment_figure import draw_alignment
+from doap.figure_files import check_format
 from doap.networks.registry import load
-from doap.patches.mining_figure import check_format
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -16,6 +16,7 @@ from doap.patches.frameset import FrameSet
 from doap.patches.grouping import Ids
 from doap.patches.patchset import PatchSet
 from doap.patches.resident_frames import ResidentFrames
+from doap.photos.extract import to_bytes
 
 MOST_PATCHES = 16  # of a group, as many as HPatches has
 MOST_GROUPS = 200  # fewer would measure the choice of groups
@@ -106,7 +107,7 @@ def align(
     groups, versions = [], []
     for done, (indices, pixels) in enumerate(zip(members, patches, strict=True), 1):
         shown = _align_group(transformer, pixels)
-        originals, _, aligned, zeros = map(_to_bytes, shown)
+        originals, _, aligned, zeros = (to_bytes(version[:, 0]).cpu().numpy() for version in shown)
         first = int(indices[0])
         groups.append(Group(int(data.groups[first]), _sequence(data, first), originals, aligned, zeros))
         versions.append(torch.stack([normalise(version).flatten(1) for version in shown[1:]]).cpu())
@@ -187,7 +188,3 @@ def _agreement(groups: list[Tensor]) -> Agreement:
 def _sequence(data: PatchSet | FrameSet, item: int) -> str:
     number = int(data.sequences[item])
     return data.sequence_names[number] if data.sequence_names else f"sequence {number}"
-
-
-def _to_bytes(patches: Tensor) -> Pixels:
-    return patches[:, 0].round().clamp(0, 255).to(torch.uint8).cpu().numpy()

@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from doap.evaluation.alignment import Group, Pixels
-from doap.files import atomic_file
-from doap.patches.mining_figure import check_format
+from doap.figure_files import write_figure
 
 PAPER = 255
 ROWS = ("original", "aligned,\nborders repeated", "aligned,\nzeros beyond")
@@ -22,7 +21,6 @@ def draw_alignment(groups: Sequence[Group], path: Path) -> None:
         groups: those to draw.
         path: of the picture; its suffix chooses the format.
     """
-    check_format(path)
     width = LABEL + len(groups) * (SIDE + GAP)
     height = TITLE + len(ROWS) * (SIDE + GAP)
     figure = Figure(figsize=(width, height))
@@ -41,8 +39,7 @@ def draw_alignment(groups: Sequence[Group], path: Path) -> None:
         figure.text(middle, (height - 0.2) / height, name, ha="center", va="center", fontsize=9)
         number = f"group {group.number}, {len(group.originals)} patches"
         figure.text(middle, (height - 0.38) / height, number, ha="center", va="center", fontsize=7.5, color="#7d7d7d")
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=160)
+    write_figure(figure, path, dpi=160)
 
 
 def _square(patches: Pixels) -> Pixels:

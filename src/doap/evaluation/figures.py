@@ -9,8 +9,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from doap.errors import DoapError
-from doap.files import atomic_file
+from doap.figure_files import write_figure
 from doap.photos.images import Grey
 
 MOST_LINES = 150  # more hide the images
@@ -52,7 +51,7 @@ def draw_matches(
             axes.scatter(points[:, 0], points[:, 1], s=5, c=height_of, cmap="turbo")
     axes.set_title(title, fontsize=11)
     axes.set_axis_off()
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_losses(losses: Mapping[str, Sequence[float]], path: Path) -> None:
@@ -66,7 +65,7 @@ def draw_losses(losses: Mapping[str, Sequence[float]], path: Path) -> None:
     axes.set_ylim(0, None)
     axes.grid(alpha=0.3)
     axes.legend()
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_training(
@@ -105,7 +104,7 @@ def draw_training(
             color=RIGHT,
         )
         judged.set_ylabel("AP on held-out sequences, %", color=RIGHT)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_bars(rows: Sequence[Mapping[str, float | str | int]], path: Path) -> None:
@@ -120,7 +119,7 @@ def draw_bars(rows: Sequence[Mapping[str, float | str | int]], path: Path) -> No
     axes.set_xlim(0, 108)
     axes.set_xlabel("matching mAP %")
     axes.spines[["top", "right"]].set_visible(False)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_lists(
@@ -148,7 +147,7 @@ def draw_lists(
                 _patch(row[place + 1], patches[query, place], RIGHT if right[query, place] else WRONG)
     for place, axes in enumerate(grid[0]):
         axes.set_title(str(place) if place else "query", fontsize=8)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_groups(groups: NDArray[np.uint8], columns: Sequence[str], path: Path) -> None:
@@ -160,7 +159,7 @@ def draw_groups(groups: NDArray[np.uint8], columns: Sequence[str], path: Path) -
             _patch(axes, patch, "white")
     for axes, name in zip(grid[0], columns, strict=True):
         axes.set_title(name, fontsize=9)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def _patch(axes: Axes, patch: NDArray[np.uint8], frame: str) -> None:
@@ -170,10 +169,3 @@ def _patch(axes: Axes, patch: NDArray[np.uint8], frame: str) -> None:
     for spine in axes.spines.values():
         spine.set_edgecolor(frame)
         spine.set_linewidth(2.5)
-
-
-def _write(figure: Figure, path: Path) -> None:
-    if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf", ".svg"):
-        raise DoapError(f"{path}: figures are written as .png, .jpg, .pdf or .svg")
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=110)

@@ -1,7 +1,7 @@
 """Exact metrics: what a descriptor is judged by."""
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 
 def average_precision(distances: ArrayLike, relevant: ArrayLike, positives: int | None = None) -> float:
@@ -28,12 +28,7 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike, positives: int 
         >>> average_precision([1, 1], [True, False])  # first or second, equally often
         0.75
     """
-    distance = np.asarray(distances, dtype=np.float64)
-    right = np.asarray(relevant, dtype=bool)
-    if distance.ndim != 1 or distance.shape != right.shape:
-        raise ValueError(f"one distance and one verdict an item, not {distance.shape} and {right.shape}")
-    if np.isnan(distance).any():
-        raise ValueError("a distance is not a number")
+    distance, right = _judged("an item", distances, relevant)
     found = int(right.sum())
     total = found if positives is None else positives
     if total < found:
@@ -70,12 +65,7 @@ def false_positive_rate_at_recall(distances: ArrayLike, same: ArrayLike, recall:
         >>> false_positive_rate_at_recall([0.1, 0.3, 0.2, 0.3, 0.4], [True, True, False, False, False])
         0.6666666666666666
     """
-    distance = np.asarray(distances, dtype=np.float64)
-    match = np.asarray(same, dtype=bool)
-    if distance.ndim != 1 or distance.shape != match.shape:
-        raise ValueError(f"one distance and one verdict a pair, not {distance.shape} and {match.shape}")
-    if np.isnan(distance).any():
-        raise ValueError("a distance is not a number")
+    distance, match = _judged("a pair", distances, same)
     if not 0 < recall <= 1:
         raise ValueError(f"recall is a share in (0, 1], not {recall}")
     if match.all() or not match.any():
@@ -84,3 +74,14 @@ def false_positive_rate_at_recall(distances: ArrayLike, same: ArrayLike, recall:
     reached = np.arange(1, len(matching) + 1) / len(matching)
     threshold = matching[np.searchsorted(reached, recall)]
     return float((distance[~match] <= threshold).mean())
+
+
+def _judged(of_what: str, distances: ArrayLike, verdicts: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """(N,) distances and (N,) verdicts as arrays; anything else is refused."""
+    distance = np.asarray(distances, dtype=np.float64)
+    verdict = np.asarray(verdicts, dtype=bool)
+    if distance.ndim != 1 or distance.shape != verdict.shape:
+        raise ValueError(f"one distance and one verdict {of_what}, not {distance.shape} and {verdict.shape}")
+    if np.isnan(distance).any():
+        raise ValueError("a distance is not a number")
+    return distance, verdict

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from doap.evaluation.figures import PLAIN
-from doap.files import atomic_file
+from doap.figure_files import write_figure
 
 SPREAD = 4  # values whose largest is this many times the smallest are drawn evenly by their logarithms
 
@@ -55,8 +55,7 @@ def draw_sweep(
     axes.spines[["top", "right"]].set_visible(False)
     if len(curves) > 1:
         axes.legend(frameon=False)
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=130)
+    write_figure(figure, path, dpi=130)
 
 
 def _places(axes: Axes, values: Sequence[object]) -> tuple[list[int], list[float]]:

@@ -49,12 +49,7 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
         if isinstance(ignore, Tensor):
             raise ValueError("an ignore mask does not span processes: give an IgnoreTable")
         check_labels("groups", groups, len(outputs))
-        device = outputs.device
-        sizes = _sizes(outputs, device)
-        if ignore is not None:
-            ignore = IgnoreTable(_gather(ignore.labels.to(device), sizes), ignore.table)
-        union: Tensor = _GatherOutputs.apply(outputs, sizes)  # type: ignore[no-untyped-call]
-        return super().histograms(union, _gather(groups.to(device), sizes), ignore)
+        return super().histograms(*_union(outputs, groups, ignore))
 
     def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (a rank's own need not match)
         check_matches(matches.sum(1) > 0)
@@ -87,11 +82,7 @@ class UnionLoss(nn.Module):
     def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
         """Compute the loss of the union from this rank's (m, d) outputs, (m,) groups and (m,) labels to ignore."""
         check_labels("groups", groups, len(outputs))
-        sizes = _sizes(outputs, outputs.device)
-        if ignore is not None:
-            ignore = IgnoreTable(_gather(ignore.labels.to(outputs.device), sizes), ignore.table)
-        union: Tensor = _GatherOutputs.apply(outputs, sizes)  # type: ignore[no-untyped-call]
-        loss: Tensor = self.objective(union, _gather(groups.to(outputs.device), sizes), ignore)
+        loss: Tensor = self.objective(*_union(outputs, groups, ignore))
         return loss
 
 
@@ -108,6 +99,16 @@ class _GatherOutputs(torch.autograd.Function):
         rank = dist.get_rank()
         start = sum(ctx.sizes[:rank])
         return gradient[start : start + ctx.sizes[rank]] * len(ctx.sizes), None
+
+
+def _union(outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None) -> tuple[Tensor, Tensor, IgnoreTable | None]:
+    """All ranks' outputs, which carry the gradient, their groups, and what they ignore."""
+    device = outputs.device
+    sizes = _sizes(outputs, device)
+    if ignore is not None:
+        ignore = IgnoreTable(_gather(ignore.labels.to(device), sizes), ignore.table)
+    union: Tensor = _GatherOutputs.apply(outputs, sizes)  # type: ignore[no-untyped-call]
+    return union, _gather(groups.to(device), sizes), ignore
 
 
 def _sizes(rows: Tensor, device: torch.device) -> list[int]:

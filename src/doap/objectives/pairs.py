@@ -23,12 +23,18 @@ class Pairs:
     Attributes:
         first: (N,) where in the batch their first patches are.
         second: (N,) and their second ones.
-        related: (N, N) bool, which pairs are no negatives of each other, each pair with itself included.
+        related_patches: (M, M) bool, which patches are no negatives of each other, see the function of this name.
     """
 
     first: Tensor
     second: Tensor
-    related: Tensor
+    related_patches: Tensor
+
+    @property
+    def related(self) -> Tensor:
+        """(N, N) bool: pairs of which some patches are related, each pair with itself included."""
+        sides = (self.first, self.second)
+        return torch.stack([self.related_patches[one][:, other] for one in sides for other in sides]).any(0)
 
 
 def unit_batch(outputs: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +61,4 @@ def pair_up(groups: Tensor, ignore: IgnoreTable | None = None) -> Pairs:
     opens = (place[:-1] % 2 == 0) & (by_group[:-1] == by_group[1:])
     check_matches(opens)
     start = opens.nonzero().flatten()
-    first, second = order[start], order[start + 1]
-    patches = related_patches(groups, ignore)
-    sides = [patches[one][:, other] for one in (first, second) for other in (first, second)]
-    return Pairs(first, second, torch.stack(sides).any(0))
+    return Pairs(order[start], order[start + 1], related_patches(groups, ignore))

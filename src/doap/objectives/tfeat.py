@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from doap.objectives.average_precision import euclidean_distances
 from doap.objectives.lists import IgnoreTable
-from doap.objectives.pairs import pair_up, related_patches, unit_batch
+from doap.objectives.pairs import pair_up, unit_batch
 
 
 class TripletLoss(nn.Module):
@@ -28,8 +28,7 @@ class TripletLoss(nn.Module):
         unit, groups = unit_batch(outputs, groups)
         pairs = pair_up(groups, ignore)
         distances = euclidean_distances(unit, unit)
-        related = related_patches(groups, ignore)
-        negative = ~(related[pairs.first] | related[pairs.second])
+        negative = ~(pairs.related_patches[pairs.first] | pairs.related_patches[pairs.second])
         nearer = distances[pairs.first].minimum(distances[pairs.second])
         hinge = (self.margin + distances[pairs.first, pairs.second][:, None] - nearer).relu()
         return (hinge * negative).sum() / negative.sum().clamp(min=1)

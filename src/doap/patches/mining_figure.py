@@ -10,8 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.path import Path as Curve
 
-from doap.errors import DoapError
-from doap.files import atomic_file
+from doap.figure_files import write_figure
 from doap.patches.grouping import Ids
 from doap.patches.label_mining import MinedLabels
 from doap.patches.patchset import PatchSet
@@ -21,19 +20,12 @@ SEQUENCES, CLUSTERS, SHOWN = 4, 5, 9
 ROW = 1.16  # the height of a row in patches
 
 
-def check_format(path: Path) -> None:
-    """Refuse a file name that a figure cannot have, before the work for it is done."""
-    if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf", ".svg"):
-        raise DoapError(f"{path}: figures are written as .png, .jpg, .pdf or .svg")
-
-
 def draw_clusters(mined: MinedLabels, patches: PatchSet, path: Path, seed: int = 0) -> None:
     """Up to four sequences, of each five clusters, one a row: all drawn at random, as the patches shown.
 
     A red arrow joins clusters farther apart than the threshold, whose patches are distractors for each
     other; a grey one joins clusters that look too much alike, whose patches ignore each other.
     """
-    check_format(path)
     random = np.random.default_rng(seed)
     sequences = np.unique(patches.sequences)
     places = np.sort(random.choice(len(sequences), min(SEQUENCES, len(sequences)), replace=False))
@@ -59,8 +51,7 @@ def draw_clusters(mined: MinedLabels, patches: PatchSet, path: Path, seed: int =
         frameon=False,
         fontsize=9,
     )
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=130)
+    write_figure(figure, path, dpi=130)
 
 
 def _draw_sequence(axes: Axes, mined: MinedLabels, patches: PatchSet, place: int, random: np.random.Generator) -> None:

@@ -20,7 +20,7 @@ from doap.photos.views import disturb_light, jitter_frames, mixed_levels, tilted
 # easy ones where photos differ by themselves.
 STRONGEST = {"views": 3, "fixed": 3, "tracks": 1}
 
-
+# Photos that are decoded at once and wait to be put into the atlas: memory stays bounded.
 AHEAD = 64
 
 

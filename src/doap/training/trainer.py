@@ -94,9 +94,10 @@ def train(
     if recipe.held_out and validation is None:
         data, validation = split_sequences(data, recipe)
     work = Training(recipe, data, run, fabric, progress)
+    judge: Validation | None = None
     if validation is not None and fabric.is_global_zero:
-        work.validation = Validation(validation, recipe, fabric.device, work.network.input_size)
-    return work.go(Descriptor(work.network, recipe.kind, data.extent, name), about)
+        judge = Validation(validation, recipe, fabric.device, work.network.input_size)
+    return work.go(Descriptor(work.network, recipe.kind, data.extent, name), about, judge)
 
 
 class Training:
@@ -111,7 +112,6 @@ class Training:
         progress: Progress = lambda _status: None,
     ) -> None:
         self.recipe, self.run, self.fabric, self.progress = recipe, run, fabric, progress
-        self.validation: Validation | None = None
         torch.manual_seed(recipe.seed)
         self.network = build(recipe.architecture, recipe.dropout)
         self.network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
@@ -129,16 +129,16 @@ class Training:
         self.good = self._weights()
         self.saved = time.monotonic()
 
-    def go(self, descriptor: Descriptor, about: dict[str, Any]) -> Descriptor:
-        """All the epochs that are left."""
+    def go(self, descriptor: Descriptor, about: dict[str, Any], validation: Validation | None) -> Descriptor:
+        """All the epochs that are left, each judged by the validation if there is one."""
         origin = registry.Origin(data=about["data"], recipe=self.recipe.model_dump(), notes=about)
         with self._log() as log:
             try:
                 for epoch in range(self.place.epoch, self.recipe.epochs):
                     self._epoch(epoch, log)
                     self.place = Place(epoch + 1, 0, self.place.best)
-                    if self.validation is not None:
-                        self._validate(self.validation, log, epoch, descriptor, origin)
+                    if validation is not None:
+                        self._validate(validation, log, epoch, descriptor, origin)
             except NotFiniteError as fault:
                 raise self._failed(fault, descriptor, origin) from None
         if self.fabric.is_global_zero:

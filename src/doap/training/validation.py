@@ -9,6 +9,7 @@ from doap.networks.descriptor import to_input
 from doap.networks.network import PatchNetwork
 from doap.objectives.average_precision import euclidean_distances, hamming_distances
 from doap.objectives.exact import exact_average_precisions
+from doap.objectives.pairs import related_patches
 from doap.patches.frameset import FrameSet
 from doap.patches.patchset import PatchSet
 from doap.patches.sampling import GroupItems
@@ -72,10 +73,8 @@ class Validation:
             outputs = outputs.cpu()
         groups = batch.groups.to(outputs.device)
         same = groups[:, None] == groups
-        listed = ~torch.eye(len(groups), dtype=torch.bool, device=groups.device)
-        if batch.ignore is not None:
-            labels, table = batch.ignore.labels.to(groups.device), batch.ignore.table.to(groups.device)
-            listed &= same | ~table[labels][:, labels]
+        others = ~torch.eye(len(groups), dtype=torch.bool, device=groups.device)
+        listed = others & (same | ~related_patches(groups, batch.ignore))
         if self._kind == "real":
             unit = torch.nn.functional.normalize(outputs, dim=1)
             distances = euclidean_distances(unit, unit)
