@@ -40,8 +40,7 @@ class SpatialTransformer(nn.Module):
 
     Args:
         width: channels of the first layer, and half those of the second. 16, for the paper's L2Net, makes 36,438
-            parameters and 1.7 million multiplications a patch, 4.5 % of the network's own; on one CPU core, 9 % of its
-            time to describe and 6 % of its time to train.
+            parameters and 1.7 million multiplications a patch, 4.5 % of the network's own.
         padding: what is sampled beyond the patch: its border repeated, as in the paper, or black, which the paper
             found to leave unwanted edges.
     """
