@@ -56,6 +56,12 @@ def make_folder(path: Path) -> Path:
     return path
 
 
+def cache_root() -> Path:
+    """Where things are kept that can be made again: the environment variable DOAP_CACHE, or ~/.cache/doap."""
+    chosen = os.environ.get("DOAP_CACHE")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "doap"
+
+
 def write_text(target: Path, text: str) -> None:
     """Write a text file atomically."""
     with atomic_file(target) as temporary:

@@ -125,7 +125,7 @@ def test_bad_pictures_are_one_line_and_a_fault(doap, tmp_path: Path, kind: str, 
         "match": ("match", LEFT, bad),
         "describe": ("describe", bad, "-o", "features"),
         "build": ("data", "build", bad, "-o", "set"),
-        "eval": ("eval", "warped", bad, "--models", "sift"),
+        "eval": ("eval", "warped", "--data", bad, "--models", "sift"),
     }[verb]
     status, _, errors = doap(*arguments)
     assert status == 1
@@ -196,12 +196,12 @@ def test_the_road_from_photos_to_scores(doap, tmp_path: Path) -> None:  # type: 
     (tmp_path / "run" / "weights.safetensors").unlink()
     assert doap("train", "--resume", "run")[0] == 0
     status, shown, _ = doap(
-        "eval", "warped", STEREO / "coffee.png", "--models", "run/weights.safetensors,sift",
+        "eval", "warped", "--data", STEREO / "coffee.png", "--models", "run/weights.safetensors", "sift",
         "--copies", 2, "--keypoints", 200, "--json", "s.json", "--figure", "s.png",
     )  # fmt: skip
     assert status == 0
     content = json.loads((tmp_path / "s.json").read_text())
-    assert {s["descriptor"] for s in content["scores"]} == {"run", "SIFT"}
+    assert {s["descriptor"] for s in content["scores"]} == {"run", "sift"}
     assert len(content["scores"]) == 4
     assert (tmp_path / "s.png").stat().st_size > 5000
 

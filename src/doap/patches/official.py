@@ -6,7 +6,6 @@ sizes and times. Removing any of them is safe; it is made again when it is asked
 """
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 from filelock import FileLock
 
 from doap.errors import DoapError
-from doap.files import make_folder
+from doap.files import cache_root, make_folder
 from doap.patches import hpatches, phototour, romepatches
 from doap.patches.patchset import PatchSet
 from doap.patches.source import Progress, no_progress
@@ -87,8 +86,7 @@ def select_sequences(patches: PatchSet, names: Sequence[str]) -> PatchSet:
 
 def cache_folder() -> Path:
     """Where converted sets are kept."""
-    chosen = os.environ.get("DOAP_CACHE")
-    return (Path(chosen) if chosen else Path.home() / ".cache" / "doap") / "converted"
+    return cache_root() / "converted"
 
 
 def _open(folder: Path, progress: Progress) -> tuple[Path, PatchSet]:

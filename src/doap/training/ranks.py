@@ -7,7 +7,7 @@ dropout draws one mask for the whole list, and the ranks' gradients are averaged
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from doap.errors import DoapError
+from doap.networks.fast import multiplies_bfloat16
 from doap.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ def is_bfloat16(recipe: Recipe, device: str) -> bool:
     """Whether the network computes in bfloat16: if the recipe says so, or leaves it open and the hardware has it."""
     if recipe.precision != "auto":
         return recipe.precision == "bf16"
-    if torch.device(device).type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    amx: Callable[[], bool] = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    return device == "cpu" and amx()  # CPUs without AMX emulate it, slowly
+    return multiplies_bfloat16(torch.device(device).type)
 
 
 def started_elsewhere() -> tuple[int, int] | None:

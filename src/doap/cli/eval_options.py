@@ -1,0 +1,94 @@
+"""What the benchmarks' verbs share: options, models given one after another, and writing what came out."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from typer.core import TyperCommand
+
+import doap
+from doap.cli.console import choose_device, console, say
+from doap.evaluation.cache import DescriptorCache
+from doap.evaluation.contenders import Contender, open_contenders
+from doap.evaluation.result import Result
+from doap.figure_files import check_format
+
+DEFAULT_PEERS = ("sift", "rootsift")
+
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--models",
+        metavar="A B C …",
+        help="Shipped models, paths of weights, and peers (docs/peers.md). The shipped ones and SIFT by default.",
+    ),
+]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the configuration and all figures here.")]
+CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write all figures as a table here.")]
+FigureFile = Annotated[Path | None, typer.Option("--figure", help="Draw the result here.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Describe anew what is remembered from earlier runs.")]
+
+
+class ManyValues(TyperCommand):
+    """A command whose repeatable options take several values at once: --models A B C."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat a repeatable option's name before each of the values that follow it."""
+        several = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
+        spread: list[str] = []
+        option = None  # whose values are being read
+        for place, word in enumerate(args):
+            if word.startswith("-"):
+                option = word if word in several else None
+                spread.append(word)
+            elif option and args[place - 1] != option:
+                spread += [option, word]
+            else:
+                spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+def contenders_from(
+    models: Sequence[str] | None, device: str | None, fresh: bool, extent: float | None = None
+) -> list[Contender]:
+    """What `--models`, `--device` and `--fresh` ask for."""
+    given = list(models or [*doap.list_models(), *DEFAULT_PEERS])
+    return open_contenders(given, choose_device(device), extent, DescriptorCache(fresh=fresh))
+
+
+def check_outputs(figure: Path | None) -> None:
+    """Refuse a figure's name that cannot be written, before the work is done."""
+    if figure:
+        check_format(figure)
+
+
+def write_outputs(
+    result: Result,
+    json_file: Path | None,
+    csv_file: Path | None,
+    figure: Path | None,
+    draw: Callable[[Result, Path], None],
+) -> None:
+    """Write what was asked for, and say where it is."""
+    if json_file:
+        result.write_json(json_file)
+        say(f"written to {json_file}")
+    if csv_file:
+        result.write_csv(csv_file)
+        say(f"written to {csv_file}")
+    if figure:
+        draw(result, figure)
+        say(f"drawn in {figure}")
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """Print a table; the first `left` columns are words, the others numbers."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place < left else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
