@@ -147,11 +147,14 @@ def _rotations(angles: Tensor) -> Tensor:
 
 def _blur(values: Tensor, sigma: Tensor) -> Tensor:
     """Gaussian blur of (N, H, W) with a sigma of its own for each patch, borders replicated."""
-    count = len(values)
     offsets = torch.arange(-REACH, REACH + 1, device=values.device)
     taps = torch.exp(-0.5 * (offsets / sigma.clamp(min=1e-3)[:, None]) ** 2)
-    taps = taps / taps.sum(1, keepdim=True)
-    # Patches as the channels of one picture, each with a filter of its own.
-    padded = F.pad(values[None], (REACH, REACH, REACH, REACH), mode="replicate")
-    rows = F.conv2d(padded, taps.view(count, 1, -1, 1), groups=count)
-    return F.conv2d(rows, taps.view(count, 1, 1, -1), groups=count)[0]
+    taps = (taps / taps.sum(1, keepdim=True)).T[:, :, None, None]
+    for axis, border in ((1, (0, 0, REACH, REACH)), (2, (REACH, REACH, 0, 0))):
+        # A sum of shifted copies: a convolution with a filter of its own for each patch is slow on a GPU.
+        size = values.shape[axis]
+        padded = F.pad(values[None], border, mode="replicate")[0]
+        values = taps[0] * padded.narrow(axis, 0, size)
+        for place in range(1, len(taps)):
+            values = torch.addcmul(values, taps[place], padded.narrow(axis, place, size))
+    return values
