@@ -88,7 +88,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     """Print a table; the first `left` columns are words, the others numbers."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place < left else "right")
+        table.add_column(column, justify="left" if place < left else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
     console.print(table)

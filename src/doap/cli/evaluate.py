@@ -2,7 +2,7 @@
 
 import typer
 
-from doap.cli import eval_warped
+from doap.cli import eval_phototour, eval_romepatches, eval_warped
 from doap.cli.eval_options import ManyValues
 
 app = typer.Typer(no_args_is_help=True)
@@ -13,4 +13,6 @@ def benchmarks() -> None:
     """Judge descriptors: all of them in one run, on the same patches or keypoints."""
 
 
+app.command("phototour", cls=ManyValues, epilog=eval_phototour.EXAMPLE)(eval_phototour.phototour)
+app.command("romepatches", cls=ManyValues, epilog=eval_romepatches.EXAMPLE)(eval_romepatches.romepatches)
 app.command("warped", cls=ManyValues, epilog=eval_warped.EXAMPLE)(eval_warped.warped)

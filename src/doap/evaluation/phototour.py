@@ -1,21 +1,35 @@
-"""Patch verification on UBC Phototour: FPR95 on the 100,000 official pairs of a set (paper, "UBC Phototour")."""
+"""Patch verification on UBC Phototour: FPR95 on the 100,000 official pairs of a scene (paper, "UBC Phototour")."""
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from doap.errors import DoapError
+from doap.evaluation.contenders import Contender, Selection
 from doap.evaluation.metrics import false_positive_rate_at_recall
+from doap.evaluation.result import Result, Score
+from doap.evaluation.roc import recalls_at, roc, roc_area
 from doap.matching.nearest import Descriptors
 from doap.networks.descriptor import Descriptor, describe
+from doap.networks.registry import find_card
 from doap.patches.official import open_any
 from doap.patches.patchset import PatchSet
 from doap.patches.phototour import INFO, PAIRS, read_pairs, source_files
 from doap.patches.source import Progress, no_progress
 
-AT_ONCE = 4096  # patches read and described, and pairs compared
+SCENES = ("liberty", "notredame", "yosemite")
+AT_ONCE = 4096  # pairs compared
+RULE = (
+    "FPR95: the threshold is the smallest distance that recalls 95 % of the matching pairs; every other pair at or "
+    "below it counts, so ties gain nothing. Euclidean distances in float64; Hamming distances of bits"
+)
+CURVE_RATES = np.geomspace(1e-4, 1, 81)  # false positive rates at which the recall is kept for the figure
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,21 @@ class PairTest:
     second: NDArray[np.int64]
     same: NDArray[np.bool_]
 
+    @cached_property
+    def selection(self) -> Selection:
+        """The patches in pairs, each once."""
+        return Selection(self.patches, np.union1d(self.first, self.second))
+
+    def distances(self, descriptors: Descriptors) -> NDArray[np.float64]:
+        """(P,) of the pairs, from the descriptors of `selection`: Hamming of bits, else Euclidean in float64."""
+        used = np.asarray(self.selection.indices)
+        first, second = (np.searchsorted(used, patches) for patches in (self.first, self.second))
+        parts = [
+            pair_distances(descriptors[first[start : start + AT_ONCE]], descriptors[second[start : start + AT_ONCE]])
+            for start in range(0, len(first), AT_ONCE)
+        ]
+        return np.concatenate(parts)
+
 
 def open_test(folder: Path, progress: Progress = no_progress) -> PairTest:
     """The official test of a Phototour folder; its patches are converted the first time, see `official`.
@@ -53,7 +82,40 @@ def open_test(folder: Path, progress: Progress = no_progress) -> PairTest:
     first, second, same = read_pairs(folder / PAIRS, len(patches))
     if same.all() or not same.any():
         raise DoapError(f"{folder / PAIRS}: needs pairs that match and pairs that do not; get the official data again")
-    return PairTest(folder.resolve().name, patches, first, second, same)
+    return PairTest(folder.absolute().name, patches, first, second, same)
+
+
+def find_scenes(folder: Path) -> dict[str, Path]:
+    """The official folders of scenes: the folder itself, or those in it, by scene.
+
+    Raises:
+        DoapError: if there is none, one is not named after its scene, or two are of one scene.
+    """
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    official = [folder] if source_files(folder) else [each for each in inside if source_files(each)]
+    if not official:
+        raise DoapError(f"{folder}: not an official folder of Phototour ({INFO} and *.bmp), and none lies in it")
+    scenes: dict[str, Path] = {}
+    for each in official:
+        scene = scene_of(each.absolute().name)
+        if not scene:
+            names = ", ".join(SCENES)
+            raise DoapError(f"{each}: name it after its scene ({names}): models are not tested where they were trained")
+        if scene in scenes:
+            raise DoapError(f"{folder}: {scenes[scene].name} and {each.name} are both {scene}; give one of them")
+        scenes[scene] = each
+    return {scene: scenes[scene] for scene in SCENES if scene in scenes}
+
+
+def scene_of(name: str) -> str:
+    """The scene that a name ends in, as "phototour-liberty" and "doap-liberty" do; empty if in none.
+
+    Example:
+        >>> scene_of("phototour-liberty"), scene_of("mine")
+        ('liberty', '')
+    """
+    found = re.search(rf"(?:^|[-_. ])({'|'.join(SCENES)})$", name.lower())
+    return found[1] if found else ""
 
 
 def fpr95(model: Descriptor, test: PairTest | Path, progress: Progress = no_progress) -> float:
@@ -67,21 +129,65 @@ def fpr95(model: Descriptor, test: PairTest | Path, progress: Progress = no_prog
         progress: told the patches described, and how many there are: those in pairs.
     """
     opened = open_test(test) if isinstance(test, Path) else test
-    used, places = np.unique(np.concatenate([opened.first, opened.second]), return_inverse=True)
     parts = []
-    for start in range(0, len(used), AT_ONCE):
-        part = used[start : start + AT_ONCE]
-        parts.append(describe(opened.patches.take(part), model))
-        progress(start + len(part), len(used))
-    descriptors = np.concatenate(parts)
-    first, second = np.split(places, 2)
-    distances = np.concatenate(
-        [
-            pair_distances(descriptors[first[start : start + AT_ONCE]], descriptors[second[start : start + AT_ONCE]])
-            for start in range(0, len(first), AT_ONCE)
-        ]
+    for part, pixels in opened.selection.chunks():
+        parts.append(describe(pixels, model))
+        progress(part.stop, len(opened.selection))
+    return false_positive_rate_at_recall(opened.distances(np.concatenate(parts)), opened.same)
+
+
+def trained_on(contender: Contender) -> str:
+    """The scene that a model was trained on, by its card or its name; empty for any other training, or none."""
+    card = find_card(contender.given)
+    named = scene_of(Path(card.origin.data).name) if card else ""
+    return named or scene_of(contender.model.name)
+
+
+def evaluate(
+    tests: dict[str, PairTest],
+    contenders: Sequence[Contender],
+    data: str,
+    progress: Callable[[str, int, int], None] = lambda _doing, _done, _total: None,
+) -> Result:
+    """Every contender on every scene that it was not trained on.
+
+    Args:
+        tests: by scene.
+        contenders: what to judge.
+        data: where the tests lie, for the record.
+        progress: told what is described, how many patches are done, and how many there are.
+
+    Raises:
+        DoapError: if every contender was trained on the only scene there is.
+    """
+    scores: list[Score] = []
+    curves: list[dict[str, Any]] = []
+    for scene, test in tests.items():
+        for contender in contenders:
+            source = trained_on(contender)
+            if source == scene:
+                continue
+            found = contender.describe_patches(test.selection, partial(progress, f"{contender.name} on {scene}"))
+            distances = test.distances(found)
+            rates, recalls = roc(distances, test.same)
+            condition = {"descriptor": contender.name, "trained on": source, "test": scene}
+            rate = 100 * false_positive_rate_at_recall(distances, test.same)
+            scores.append({**condition, "fpr95": rate, "auc": 100 * roc_area(rates, recalls)})
+            curves.append({**condition, "recall": recalls_at(rates, recalls, CURVE_RATES).round(6).tolist()})
+    if not scores:
+        raise DoapError(f"{data}: every model was trained on {', '.join(tests)}; give another scene to test on")
+    return Result(
+        benchmark="phototour",
+        settings={
+            "data": data,
+            "pairs": {scene: len(test.same) for scene, test in tests.items()},
+            "rule": RULE,
+            "curve rates": CURVE_RATES.tolist(),
+        },
+        contenders=[{**each.about(), "trained on": trained_on(each)} for each in contenders],
+        scores=scores,
+        curves=curves,
     )
-    return false_positive_rate_at_recall(distances, opened.same)
 
 
 def pair_distances(first: Descriptors, second: Descriptors) -> NDArray[np.float64]:

@@ -34,6 +34,9 @@ class Result(BaseModel):
     settings: dict[str, Any] = Field(description="data, and every choice and rule that the figures hang on")
     contenders: list[dict[str, Any]] = Field(description="`Contender.about` of each")
     scores: list[Score]
+    curves: list[dict[str, Any]] = Field(
+        default_factory=list, description="what figures draw beyond the scores: a descriptor, its condition, and points"
+    )
     doap: str = doap.__version__
     versions: dict[str, str] = Field(default_factory=_versions)
 

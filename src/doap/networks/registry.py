@@ -102,6 +102,14 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
     return Descriptor(network, card.kind, card.extent, card.name).to(device).eval()
 
 
+def find_card(name_or_path: str) -> Card | None:
+    """The card of what `load` loads by this name or path; None for a peer without one."""
+    if name_or_path in list_peers():
+        return None
+    path = _find(name_or_path)
+    return read_card(path) if path.with_suffix(".json").exists() else None
+
+
 def read_card(weights: Path) -> Card:
     """The card beside a .safetensors file."""
     file = weights.with_suffix(".json")

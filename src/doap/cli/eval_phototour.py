@@ -1,0 +1,69 @@
+"""`doap eval phototour`."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from doap.cli.console import counting_bar, say
+from doap.cli.eval_options import (
+    CsvFile,
+    Device,
+    FigureFile,
+    Fresh,
+    JsonFile,
+    Models,
+    check_outputs,
+    contenders_from,
+    write_outputs,
+)
+from doap.cli.eval_tables import show_with_quoted
+from doap.evaluation.phototour import RULE, SCENES, evaluate, find_scenes, open_test
+from doap.evaluation.phototour_figure import draw_phototour
+from doap.evaluation.phototour_table import phototour_table
+from doap.evaluation.table import Table
+
+EXAMPLE = (
+    "Example: doap eval phototour --data data --models runs/doap-liberty/weights.safetensors "
+    "runs/doap-notredame/weights.safetensors sift --json phototour.json"
+)
+
+
+def phototour(
+    data: Annotated[Path, typer.Option(metavar="DIR", help="An official folder, or one that holds several.")],
+    models: Models = None,
+    json_file: JsonFile = None,
+    csv_file: CsvFile = None,
+    figure: FigureFile = None,
+    device: Device = None,
+    fresh: Fresh = False,
+) -> None:
+    """Tell matching pairs of patches from others on UBC Phototour: FPR95 on the official pairs, the paper's Table 1.
+
+    A model is not tested on the scene that it was trained on, by its card or by the end of its name. Models whose
+    names differ in the scene alone (doap-liberty, doap-notredame) are one row.
+    """
+    check_outputs(figure)
+    scenes = find_scenes(data)
+    contenders = contenders_from(models, device, fresh)
+    with counting_bar() as bar:
+        task = bar.add_task("", total=None)
+
+        def show(doing: str, done: int, total: int) -> None:
+            bar.update(task, description=doing, completed=done, total=total)
+
+        tests = {scene: open_test(folder, partial(show, f"converting {scene}")) for scene, folder in scenes.items()}
+        result = evaluate(tests, contenders, str(data), show)
+    show_with_quoted("UBC Phototour", _narrow(phototour_table(result)), "phototour")
+    say(RULE)
+    write_outputs(result, json_file, csv_file, figure, draw_phototour)
+
+
+def _narrow(table: Table) -> Table:
+    """With short names of the scenes, so that it fits 80 columns."""
+    columns = table.columns
+    for scene in SCENES:
+        columns = tuple(column.replace(scene, scene[:3]) for column in columns)
+    return replace(table, columns=columns)

@@ -1,0 +1,54 @@
+"""`doap eval romepatches`."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from doap.cli.console import choose_device, counting_bar, say
+from doap.cli.eval_options import (
+    CsvFile,
+    Device,
+    FigureFile,
+    Fresh,
+    JsonFile,
+    Models,
+    check_outputs,
+    contenders_from,
+    write_outputs,
+)
+from doap.cli.eval_tables import show_with_quoted
+from doap.evaluation.romepatches import RULE, evaluate, open_halves
+from doap.evaluation.romepatches_figure import draw_romepatches
+from doap.evaluation.romepatches_table import romepatches_table
+
+EXAMPLE = "Example: doap eval romepatches --data data/romepatches --models doap-demo-128 sift --json romepatches.json"
+
+
+def romepatches(
+    data: Annotated[Path, typer.Option(metavar="DIR", help="The official folder, with its .mat files.")],
+    models: Models = None,
+    json_file: JsonFile = None,
+    csv_file: CsvFile = None,
+    figure: FigureFile = None,
+    device: Device = None,
+    fresh: Fresh = False,
+) -> None:
+    """Find the other patches of the same point in RomePatches: retrieval mAP on both halves, the paper's Table 2.
+
+    Every patch is a query that ranks all others of its half.
+    """
+    check_outputs(figure)
+    contenders = contenders_from(models, device, fresh)
+    with counting_bar() as bar:
+        task = bar.add_task("", total=None)
+
+        def show(doing: str, done: int, total: int) -> None:
+            bar.update(task, description=doing, completed=done, total=total)
+
+        patches = open_halves(data, partial(show, "converting"))
+        result = evaluate(patches, contenders, str(data), choose_device(device), show)
+    show_with_quoted("RomePatches", romepatches_table(result), "romepatches")
+    say(RULE)
+    write_outputs(result, json_file, csv_file, figure, draw_romepatches)
