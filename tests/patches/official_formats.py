@@ -5,6 +5,9 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+from scipy.io import savemat
+
+QUERIES, PER_GROUP = 6, 10  # of a half of RomePatches
 
 
 def write_bmp(file: Path, pixels: np.ndarray) -> None:
@@ -46,3 +49,20 @@ def write_mat73(file: Path, **variables: np.ndarray) -> None:
     text = b"MATLAB 7.3 MAT-file, Platform: GLNXA64, Created on: Mon Jan  5 10:00:00 2015 HDF5 schema 1.00 ."
     with file.open("r+b") as raw:
         raw.write(text.ljust(116) + bytes(8) + struct.pack("<H", 0x0200) + b"IM")
+
+
+def write_mat5(file: Path, **variables: np.ndarray) -> None:
+    """A MATLAB file of version 5."""
+    savemat(file, variables, do_compression=True)
+
+
+def write_half(folder: Path, half: str, write=write_mat5, seed: int = 0):  # type: ignore[no-untyped-def]
+    """A half of RomePatches in colour, the queries first; gives the patches (N, 3, 51, 51) and the label of each."""
+    random = np.random.default_rng(seed)
+    patches = random.integers(0, 256, (QUERIES * PER_GROUP, 3, 51, 51), dtype=np.uint8)
+    queries = np.arange(1, QUERIES + 1, dtype=np.float64)[None]
+    others = random.permutation(np.repeat(np.arange(1, QUERIES + 1, dtype=np.float64), PER_GROUP - 1))[None]
+    folder.mkdir(exist_ok=True)
+    write(folder / f"patch_retrieval_Rome_{half}.mat", patches=patches)
+    write(folder / f"patch_retrieval_Rome_{half}_labels.mat", labels_gt=queries, labels=others)
+    return patches, np.concatenate([queries[0], others[0]]).astype(int)

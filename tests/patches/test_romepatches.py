@@ -3,33 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from official_formats import write_mat73
+from official_formats import PER_GROUP, QUERIES, write_half, write_mat5, write_mat73
 from PIL import Image
-from scipy.io import savemat
 
 from doap import DoapError, PatchSet
 from doap.patches.romepatches import convert_romepatches, find_patches, read_mat
 
-QUERIES, PER_GROUP = 6, 10
-
-
-def write_mat5(file: Path, **variables: np.ndarray) -> None:
-    savemat(file, variables, do_compression=True)
-
-
 WRITERS = {"version 5": write_mat5, "version 7.3": write_mat73}
-
-
-def write_half(folder: Path, half: str, write=write_mat5, seed: int = 0):  # type: ignore[no-untyped-def]
-    """A half with colour patches, the queries first; gives the patches (N, 3, 51, 51) and the label of each."""
-    random = np.random.default_rng(seed)
-    patches = random.integers(0, 256, (QUERIES * PER_GROUP, 3, 51, 51), dtype=np.uint8)
-    queries = np.arange(1, QUERIES + 1, dtype=np.float64)[None]
-    others = random.permutation(np.repeat(np.arange(1, QUERIES + 1, dtype=np.float64), PER_GROUP - 1))[None]
-    folder.mkdir(exist_ok=True)
-    write(folder / f"patch_retrieval_Rome_{half}.mat", patches=patches)
-    write(folder / f"patch_retrieval_Rome_{half}_labels.mat", labels_gt=queries, labels=others)
-    return patches, np.concatenate([queries[0], others[0]]).astype(int)
 
 
 def luma(patch: np.ndarray) -> np.ndarray:

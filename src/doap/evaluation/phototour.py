@@ -173,7 +173,8 @@ def evaluate(
             condition = {"descriptor": contender.name, "trained on": source, "test": scene}
             rate = 100 * false_positive_rate_at_recall(distances, test.same)
             scores.append({**condition, "fpr95": rate, "auc": 100 * roc_area(rates, recalls)})
-            curves.append({**condition, "recall": recalls_at(rates, recalls, CURVE_RATES).round(6).tolist()})
+            points = recalls_at(rates, recalls, CURVE_RATES).round(6).tolist()
+            curves.append({**condition, "false positive rate": CURVE_RATES.round(8).tolist(), "recall": points})
     if not scores:
         raise DoapError(f"{data}: every model was trained on {', '.join(tests)}; give another scene to test on")
     return Result(
@@ -182,7 +183,6 @@ def evaluate(
             "data": data,
             "pairs": {scene: len(test.same) for scene, test in tests.items()},
             "rule": RULE,
-            "curve rates": CURVE_RATES.tolist(),
         },
         contenders=[{**each.about(), "trained on": trained_on(each)} for each in contenders],
         scores=scores,

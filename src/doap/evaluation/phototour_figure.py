@@ -12,7 +12,7 @@ from doap.figure_files import write_figure
 
 COLOURS = 10
 STYLES = ("-", "--", ":", "-.")  # the colours again, for more descriptors than colours
-LOWEST_RECALL = 0.6
+LOWEST_RATE, LOWEST_RECALL = 0.01, 60  # that are drawn, in percent
 
 
 def draw_phototour(result: Result, path: Path) -> None:
@@ -30,28 +30,24 @@ def draw_phototour(result: Result, path: Path) -> None:
     for axes, scene in zip(panels, scenes, strict=True):
         _panel(axes, result, scene, names)
     panels[0].set_ylabel("recall of matching pairs, %")
-    handles = {text: line for axes in panels for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
-    shown = [name for name in names if name in handles]
-    figure.legend(
-        [handles[name] for name in shown], shown, loc="outside lower center", ncols=min(4, len(shown)), frameon=False
-    )
+    lines = {text: line for axes in panels for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend([lines[name] for name in names], names, loc="outside lower center", ncols=4, frameon=False)
     write_figure(figure, path, dpi=130)
 
 
 def _panel(axes: Axes, result: Result, scene: str, names: list[str]) -> None:
-    rates = [100 * rate for rate in result.settings["curve rates"]]
     for curve in (each for each in result.curves if each["test"] == scene):
         place = names.index(curve["descriptor"])
         colour, style = f"C{place % COLOURS}", STYLES[place // COLOURS % len(STYLES)]
-        recalls = [100 * recall for recall in curve["recall"]]
+        rates, recalls = ([100 * share for share in curve[axis]] for axis in ("false positive rate", "recall"))
         axes.plot(rates, recalls, color=colour, linestyle=style, linewidth=1.6, label=curve["descriptor"])
     for score in (each for each in result.scores if each["test"] == scene):
         place = names.index(str(score["descriptor"]))
-        axes.plot([max(cast(float, score["fpr95"]), rates[0])], [95], "o", color=f"C{place % COLOURS}", markersize=5)
+        axes.plot([max(cast(float, score["fpr95"]), LOWEST_RATE)], [95], "o", color=f"C{place % COLOURS}", markersize=5)
     axes.axhline(95, color="#888888", linewidth=0.8, zorder=0)
     axes.set_xscale("log")
-    axes.set_xlim(rates[0], 100)
-    axes.set_ylim(100 * LOWEST_RECALL, 100.5)
+    axes.set_xlim(LOWEST_RATE, 100)
+    axes.set_ylim(LOWEST_RECALL, 100.5)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.set_title(f"tested on {scene}", fontsize=11)

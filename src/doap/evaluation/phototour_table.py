@@ -17,8 +17,8 @@ COMBINATIONS = (
     ("notredame", "yosemite"),
 )
 NOTE = (
-    "FPR95 %, trained on → tested on; less is better; b are bits. A descriptor that was trained on none of the scenes has one "
-    "figure a test. The mean stands where all six figures do"
+    "FPR95 %, trained on → tested on; less is better; b are bits. A descriptor that was trained on none of the scenes "
+    "has one figure a test. The mean stands where all six figures do"
 )
 
 Rates = dict[tuple[str, str], float]
@@ -37,7 +37,7 @@ def phototour_table(result: Result | None) -> Table:
         for row in quoted
     ]
     said = "; ".join(filter(None, (NOTE, notes(quoted))))
-    return Table(("method", "size", *columns, "mean"), tuple(rows), words=1, note=said)
+    return Table(("method", "size", *columns, "mean"), tuple(rows), words=2, note=said, better="less")
 
 
 def measured_rows(result: Result) -> list[Row]:

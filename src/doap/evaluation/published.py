@@ -59,11 +59,11 @@ def sources(table: str) -> list[str]:
 def published_table(table: str, digits: int) -> Table:
     """All rows of a table as they were published, a column a figure."""
     rows = published(table)
-    figures = tuple(dict.fromkeys(name for row in rows for name in row.figures))
+    figures = max((tuple(row.figures) for row in rows), key=len)  # some row has them all
     cells = [(row.method, size(row.kind, row.dimensions)) for row in rows]
     values = [tuple(number(row.figures.get(name), digits) for name in figures) for row in rows]
     body = tuple(Row((*words, *numbers), quoted=True) for words, numbers in zip(cells, values, strict=True))
-    return Table(("method", "size", *figures), body, words=1, note=notes(rows))
+    return Table(("method", "size", *figures), body, words=2, note=notes(rows))
 
 
 def size(kind: Kind, dimensions: int) -> str:

@@ -8,8 +8,8 @@ from doap.evaluation.table import Row, Table, number
 from doap.patches.romepatches import HALVES
 
 NOTE = (
-    "mAP %, more is better; b are bits. Every patch is a query; in brackets, where the data names them: the official queries "
-    "alone, which rank the other patches"
+    "mAP %; more is better; b are bits. Every patch is a query; in brackets, where the data names them: the official "
+    "queries alone, which rank the other patches"
 )
 
 
@@ -25,7 +25,7 @@ def romepatches_table(result: Result | None) -> Table:
         cells = (number(row.figures.get(half), 1) for half in HALVES)
         rows.append(Row((row.method, size(row.kind, row.dimensions), *cells), quoted=True))
     said = "; ".join(filter(None, (NOTE, notes(quoted))))
-    return Table(("method", "size", *HALVES), tuple(rows), words=1, note=said)
+    return Table(("method", "size", *HALVES), tuple(rows), words=2, note=said, better="more")
 
 
 def measured_rows(result: Result) -> list[Row]:

@@ -1,6 +1,7 @@
 """A table of figures, the same for the terminal and for the report."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,14 @@ class Table:
         rows: in the order to show them.
         words: how many of the first columns hold words; the others hold numbers.
         note: what a reader must know to read it.
+        better: which numbers are the better ones, if that is known.
     """
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     words: int = 1
     note: str = ""
+    better: Literal["less", "more"] | None = None
 
 
 def number(value: float | None, digits: int) -> str:

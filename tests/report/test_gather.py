@@ -1,0 +1,70 @@
+"""Results are known by what they hold, pictures by their names."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from doap.errors import DoapError
+from doap.evaluation.result import Result
+from doap.report.gather import gather
+
+RESULT = Result(benchmark="oxford", settings={}, contenders=[], scores=[{"descriptor": "sift", "ap": 1.5}])
+SWEEP = {"over": "list_size", "recipe": "r", "tests": [], "rows": [{"list_size": 64, "ap": 0.5}], "runs": {"x": {}}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    RESULT.write_json(tmp_path / "b.json")
+    RESULT.model_copy(update={"benchmark": "hpatches"}).write_json(tmp_path / "a.json")
+    (tmp_path / "sweep.json").write_text(json.dumps(SWEEP))
+    (tmp_path / "run.json").write_text('{"data": "liberty"}')
+    (tmp_path / "alignment.png").write_bytes(b"picture")
+    (tmp_path / "sweep.png").write_bytes(b"picture")
+    return tmp_path
+
+
+def test_a_folder_gives_all_it_holds(folder: Path) -> None:
+    found = gather([folder])
+    assert [(path.name, result.benchmark) for path, result in found.results] == [
+        ("a.json", "hpatches"),
+        ("b.json", "oxford"),
+    ]
+    assert [(path.name, sweep.over, sweep.rows) for path, sweep in found.sweeps] == [
+        ("sweep.json", "list_size", SWEEP["rows"])
+    ]
+    assert [(path.name, kind) for path, kind in found.pictures] == [("alignment.png", "alignment")]
+    assert [path.name for path in found.left_out] == ["run.json"]
+
+
+def test_files_come_in_the_order_given(folder: Path) -> None:
+    found = gather([folder / "b.json", folder / "a.json"])
+    assert [result.benchmark for _, result in found.results] == ["oxford", "hpatches"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("nowhere.json", None, "no such file"),
+        ("alignment.png", None, "no such file"),
+        ("words.json", "these are words", "neither a .json file of results nor a picture"),
+        ("other.png", "\x89PNG", "neither a .json file of results nor a picture"),
+        ("card.json", '{"name": "x"}', "not the result of a benchmark"),
+        ("list.json", "[]", "not the result of a benchmark"),
+        ("sweep.json", '{"over": "lr", "rows": []}', "a sweep without a run"),
+        ("sweep.json", '{"over": "lr", "rows": 3}', r"not of a sweep \(rows: "),
+    ],
+)
+def test_what_is_no_result_is_one_line(tmp_path: Path, name: str, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(DoapError, match=message) as fault:
+        gather([tmp_path / name])
+    assert str(fault.value).startswith(str(tmp_path / name))
+    assert "\n" not in str(fault.value)
+
+
+def test_a_folder_without_results_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(DoapError, match="no results in it"):
+        gather([tmp_path])

@@ -1,0 +1,112 @@
+"""The page: what was measured, what was quoted, and what was not measured, each in its section and said to be so."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from doap.evaluation.published import published
+from doap.evaluation.result import Result
+from doap.evaluation.table import Row, Table
+from doap.report import html
+from doap.report.gather import Gathered, gather
+from doap.report.page import write_report
+from doap.report.sections import SECTIONS
+from doap.report.shown import SHOWN
+
+PHOTOTOUR = Result(
+    benchmark="phototour",
+    settings={"data": "data/<b>", "rule": "ties gain nothing"},
+    contenders=[{"name": name, "kind": "real", "dimensions": 128, "trained on": ""} for name in ("sift", "<mine>")],
+    scores=[
+        {"descriptor": name, "trained on": "", "test": "liberty", "fpr95": rate, "auc": 99.0}
+        for name, rate in (("sift", 12.5), ("<mine>", 3.21))
+    ],
+    curves=[
+        {"descriptor": name, "test": "liberty", "false positive rate": [0.001, 1.0], "recall": [0.5, 1.0]}
+        for name in ("sift", "<mine>")
+    ],
+)
+
+
+def sections(page: Path) -> dict[str, str]:
+    """The HTML of each section, by its key."""
+    return dict(re.findall(r'<section id="([^"]+)">(.*?)</section>', page.read_text(), re.DOTALL))
+
+
+def test_without_results_every_section_says_so_and_quotes(tmp_path: Path) -> None:
+    found = sections(write_report(Gathered(), tmp_path / "out"))
+    assert list(found) == [section.key for section in SECTIONS]
+    for section in SECTIONS:
+        assert "Not measured:" in found[section.key]
+        assert html.commands(section.command) in found[section.key]
+        quoted = len(published(section.published)) if section.published else 0
+        assert found[section.key].count('<tr class="quoted">') == quoted
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["index.html"]
+
+
+def test_a_result_is_shown_with_its_rule_its_figure_and_the_quoted_rows(tmp_path: Path) -> None:
+    PHOTOTOUR.write_json(tmp_path / "p.json")
+    page = write_report(gather([tmp_path / "p.json", tmp_path / "p.json"]), tmp_path / "out")
+    shown = sections(page)["phototour"]
+    assert "Not measured" not in shown
+    assert shown.count("<b>3.21</b>") == 4  # two columns of liberty in each of two tables; the best is bold
+    assert shown.count("<td>12.50</td>") == 4
+    assert shown.count("ties gain nothing") >= 2
+    assert shown.count('<tr class="quoted first">') == 2
+    assert "CVPR 2018" in shown
+    assert "&lt;mine&gt;" in shown
+    assert "<mine>" not in page.read_text()
+    for name in ("phototour-1.png", "phototour-2.png"):
+        assert f'src="{name}"' in shown
+        with Image.open(tmp_path / "out" / name) as picture:
+            assert picture.width > 400
+
+
+def test_sweeps_and_pictures_are_shown_and_copied(tmp_path: Path) -> None:
+    rows = [{"list_size": 256, "fpr95": 2.25, "epoch": None}, {"list_size": 512, "fpr95": 1.75, "epoch": 3}]
+    content = {"over": "list_size", "recipe": "phototour-real", "settings": ["epochs=2"], "tests": ["n"], "rows": rows}
+    (tmp_path / "sweep.json").write_text(json.dumps(content))
+    for name, colour in (("sweep", 10), ("alignment", 20), ("label-mining-mine", 30)):
+        Image.new("L", (4, 4), colour).save(tmp_path / f"{name}.png")
+    found = sections(write_report(gather([tmp_path]), tmp_path / "out"))
+    assert "Recipe phototour-real with epochs=2" in found["list_size"]
+    assert "<td>2.25</td>" in found["list_size"]
+    assert "FPR95 % on n" in found["list_size"]
+    for key, colour in (("list_size", 10), ("alignment", 20), ("label-mining", 30)):
+        assert "Not measured" not in found[key]
+        assert f'src="{key}-1.png"' in found[key]
+        with Image.open(tmp_path / "out" / f"{key}-1.png") as picture:
+            assert picture.getpixel((0, 0)) == colour
+
+
+@pytest.mark.parametrize("name", ["own", "../../elsewhere"])
+def test_any_other_benchmark_or_sweep_has_a_section_and_stays_in_the_folder(tmp_path: Path, name: str) -> None:
+    other = Result(benchmark=name, settings={}, contenders=[], scores=[{"descriptor": "sift", "ap": 1.25}])
+    other.write_json(tmp_path / "other.json")
+    (tmp_path / "sweep.json").write_text(json.dumps({"over": name, "rows": [{name: 1, "ap": 0.5}]}))
+    Image.new("L", (4, 4)).save(tmp_path / "sweep.png")
+    before = set(tmp_path.rglob("*"))
+    shown = sections(write_report(gather([tmp_path]), tmp_path / "deep" / "out"))[name]
+    assert "Not in the paper" in shown
+    assert "<td>1.2</td>" in shown
+    new = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
+    assert {path.parent for path in new} == {tmp_path / "deep" / "out"}
+    assert len(new) == 2
+
+
+def test_the_best_measured_number_is_bold_and_quoted_ones_never() -> None:
+    rows = (Row(("a", "2.00", "-")), Row(("b", "10.0 (3.0)", "5.0")), Row(("c", "99.0", "1.0"), quoted=True))
+    for better, best in (("less", "2.00"), ("more", "10.0 (3.0)")):
+        shown = html.table(Table(("method", "x", "y"), rows, better=better))  # type: ignore[arg-type]
+        assert re.findall("<b>(.*?)</b>", shown) == [best, "5.0"]
+    assert "<b>" not in html.table(Table(("method", "x", "y"), rows))
+
+
+def test_every_benchmark_that_is_shown_has_a_section() -> None:
+    assert set(SHOWN) <= {section.key for section in SECTIONS}
+    assert all(
+        bool(section.published) == bool(SHOWN[section.key].quoted) for section in SECTIONS if section.key in SHOWN
+    )

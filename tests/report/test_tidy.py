@@ -1,0 +1,72 @@
+"""Tidy rows as a table: every cell the mean of the rows it stands for, and said so."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from doap.evaluation.result import Result, Score
+from doap.report.tidy import MOST_COLUMNS, tidy_table
+
+
+def result(scores: list[Score]) -> Result:
+    return Result(benchmark="any", settings={}, contenders=[], scores=scores)
+
+
+def test_conditions_become_columns() -> None:
+    scores: list[Score] = [
+        {"descriptor": name, "task": task, "level": level, "map": float(value)}
+        for value, (name, task, level) in enumerate(product("AB", ("match", "find"), (1, 2)))
+    ]
+    found = tidy_table(result(scores))
+    assert found.columns == ("descriptor", "match\n1\nmap", "match\n2\nmap", "find\n1\nmap", "find\n2\nmap")
+    assert [row.cells for row in found.rows] == [
+        ("A", "0.0", "1.0", "2.0", "3.0"),
+        ("B", "4.0", "5.0", "6.0", "7.0"),
+    ]
+    assert found.note == ""
+
+
+def test_a_condition_with_many_values_is_averaged_over() -> None:
+    random = np.random.default_rng(0)
+    scores: list[Score] = [
+        {"descriptor": d, "sequence": s, "pair": p, "ap": float(random.random()), "right": float(random.random())}
+        for d, s, p in product(("A", "B"), ("graf", "boat", "wall"), range(2, 7))
+    ]
+    found = tidy_table(result(scores))
+    assert found.columns == (
+        "descriptor", "graf\nap", "graf\nright", "boat\nap", "boat\nright", "wall\nap", "wall\nright",
+    )  # fmt: skip
+    assert found.note == "mean over pair (5)"
+    expected = np.mean([r["right"] for r in scores if (r["descriptor"], r["sequence"]) == ("B", "boat")])  # type: ignore[arg-type]
+    assert found.rows[1].cells[4] == f"{expected:.1f}"
+
+
+@pytest.mark.parametrize("levels", [(3, 3, 3), (2, 30), (100,), (13, 13)])
+def test_it_always_fits_the_page(levels: tuple[int, ...]) -> None:
+    scores: list[Score] = [
+        {"descriptor": "A", **{f"c{n}": f"v{v}" for n, v in enumerate(chosen)}, "ap": 1.5}
+        for chosen in product(*map(range, levels))
+    ]
+    found = tidy_table(result(scores))
+    assert len(found.columns) <= 1 + MOST_COLUMNS
+    assert found.rows[0].cells[1:] == ("1.5",) * (len(found.columns) - 1)
+    assert "mean over" in found.note
+
+
+def test_of_conditions_with_as_many_values_the_last_goes() -> None:
+    scores: list[Score] = [
+        {"descriptor": "A", "task": t, "noise": n, "rule": r, "ap": 1.0} for t, n, r in product("xyz", "eht", "of")
+    ]
+    assert tidy_table(result(scores)).note == "mean over noise (3)"
+
+
+def test_what_was_not_measured_is_a_dash_and_never_a_zero() -> None:
+    scores: list[Score] = [
+        {"descriptor": "A", "task": "match", "ap": 10.0, "area": None},
+        {"descriptor": "A", "task": "tell", "ap": None, "area": 90.0},
+        {"descriptor": "B", "task": "match", "ap": 20.0, "area": None},
+    ]
+    found = tidy_table(result(scores))
+    assert found.columns == ("descriptor", "match\nap", "tell\narea")
+    assert [row.cells for row in found.rows] == [("A", "10.0", "90.0"), ("B", "20.0", "-")]
