@@ -87,6 +87,11 @@ def test_one_point_for_all_gains_nothing() -> None:
     assert 0.009 < mean_average_precision(constant, groups) < 0.02  # 9 of 999, and a little for the first ranks
 
 
+def test_nothing_to_find_is_a_fault() -> None:
+    with pytest.raises(DoapError, match="no query has another patch of its group"):
+        mean_average_precision(np.ones((3, 8), np.float32), np.arange(3))
+
+
 @pytest.fixture
 def rome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))

@@ -3,10 +3,12 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
+from doap.errors import DoapError
 from doap.evaluation.published import published
 from doap.evaluation.result import Result
 from doap.evaluation.table import Row, Table
@@ -80,6 +82,16 @@ def test_sweeps_and_pictures_are_shown_and_copied(tmp_path: Path) -> None:
         assert f'src="{key}-1.png"' in found[key]
         with Image.open(tmp_path / "out" / f"{key}-1.png") as picture:
             assert picture.getpixel((0, 0)) == colour
+
+
+@pytest.mark.parametrize(
+    "changed", [{"scores": [{"descriptor": "sift", "ap": 1.0}]}, {"scores": []}, {"contenders": [{}]}, {"curves": [{}]}]
+)
+def test_figures_that_are_not_those_of_their_benchmark_are_one_line(tmp_path: Path, changed: dict[str, Any]) -> None:
+    PHOTOTOUR.model_copy(update=changed).write_json(tmp_path / "p.json")
+    with pytest.raises(DoapError, match=r"p\.json: not the figures of phototour as they are now; measure again"):
+        write_report(gather([tmp_path / "p.json"]), tmp_path / "out")
+    assert not (tmp_path / "out" / "index.html").exists()
 
 
 @pytest.mark.parametrize("name", ["own", "../../elsewhere"])

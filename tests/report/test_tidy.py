@@ -70,3 +70,9 @@ def test_what_was_not_measured_is_a_dash_and_never_a_zero() -> None:
     found = tidy_table(result(scores))
     assert found.columns == ("descriptor", "match\nap", "tell\narea")
     assert [row.cells for row in found.rows] == [("A", "10.0", "90.0"), ("B", "20.0", "-")]
+
+
+def test_words_that_were_measured_are_left_to_the_file() -> None:
+    scores: list[Score] = [{"descriptor": "A", "ap": 10.0, "better than": "B", "inliers": 4}]
+    found = tidy_table(result(scores))
+    assert (found.columns, found.rows[0].cells) == (("descriptor", "ap", "inliers"), ("A", "10.0", "4.0"))

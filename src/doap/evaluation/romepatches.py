@@ -108,6 +108,9 @@ def mean_average_precision(
         queries: (N,) bool, which rank the patches that are none; by default each ranks all others.
         device: where to rank.
         progress: told the queries done, and how many there are.
+
+    Raises:
+        DoapError: if no query has a match.
     """
     place = device if torch.device(device).type == "cuda" else "cpu"  # Apple's GPUs have no float64
     group = torch.from_numpy(groups).to(place)
@@ -122,7 +125,10 @@ def mean_average_precision(
         values.append(exact_average_precisions(distances, same, in_list).cpu())
         progress(sum(map(len, values)), len(asking))
     precisions = torch.cat(values)
-    return float(precisions[precisions.isfinite()].mean())
+    found = precisions[precisions.isfinite()]
+    if not len(found):
+        raise DoapError("no query has another patch of its group to find; are these the right labels?")
+    return float(found.mean())
 
 
 def distance_rows(

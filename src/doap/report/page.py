@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import doap
+from doap.errors import DoapError
 from doap.evaluation.published import sources
 from doap.evaluation.result import Result
 from doap.evaluation.table import Row, Table
@@ -101,15 +102,18 @@ def _measured(section: Section, gathered: Gathered, folder: Path) -> str:
 
 def _result(file: Path, result: Result, figure: Path) -> str:
     how = shown(result.benchmark)
-    drawn = ""
-    if how.draw:
-        how.draw(result, figure)
-        drawn = html.picture(figure.name, f"Drawn from {file}")
+    try:
+        table = html.table(how.table(result))
+        if how.draw:
+            how.draw(result, figure)
+    except (KeyError, IndexError, TypeError, ValueError) as fault:  # written by hand, or by another version
+        raise DoapError(f"{file}: not the figures of {result.benchmark} as they are now; measure again") from fault
+    drawn = html.picture(figure.name, f"Drawn from {file}") if how.draw else ""
     rule = f'<p class="soft">{escape(str(result.settings["rule"]))}.</p>' if "rule" in result.settings else ""
     versions = ", ".join(f"{name} {version}" for name, version in {"doap": result.doap, **result.versions}.items())
     about = {"file": str(file), "settings": result.settings, "descriptors": result.contenders}
     return (
-        f"<h3>Measured on {escape(_data(result))}</h3>{html.table(how.table(result))}{rule}{drawn}"
+        f"<h3>Measured on {escape(_data(result))}</h3>{table}{rule}{drawn}"
         f'{html.details("settings and descriptors", about)}<p class="soft">{escape(versions)}</p>'
     )
 

@@ -1,7 +1,7 @@
 """Any result as a table: a row a descriptor, a column a condition, what does not fit averaged and said so."""
 
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,8 +22,8 @@ def tidy_table(result: Result) -> Table:
         result: of any benchmark.
     """
     columns = list(dict.fromkeys(column for row in result.scores for column in row))[1:]
-    begin = next((n for n, column in enumerate(columns) if _is_measured(result, column)), len(columns))
-    conditions, measured = columns[:begin], columns[begin:]
+    begin = next((n for n, column in enumerate(columns) if _holds(result, column, float)), len(columns))
+    conditions, measured = columns[:begin], [name for name in columns[begin:] if not _holds(result, name, str)]
     values = {name: list(dict.fromkeys(row.get(name) for row in result.scores)) for name in conditions}
     kept = [name for name in conditions if len(values[name]) > 1]
     while kept and len(measured) * np.prod([len(values[name]) for name in kept]) > MOST_COLUMNS:
@@ -41,8 +41,8 @@ def tidy_table(result: Result) -> Table:
     return Table(("descriptor", *heads), rows, note=f"mean over {', '.join(averaged)}" if averaged else "")
 
 
-def _is_measured(result: Result, column: str) -> bool:
-    return any(isinstance(row.get(column), float) for row in result.scores)
+def _holds(result: Result, column: str, kind: type) -> bool:
+    return any(isinstance(row.get(column), kind) for row in result.scores)
 
 
 def _fits(row: dict[str, Any], chosen: dict[str, Any], what: str) -> bool:
@@ -50,5 +50,5 @@ def _fits(row: dict[str, Any], chosen: dict[str, Any], what: str) -> bool:
 
 
 def _mean(result: Result, descriptor: str, chosen: dict[str, Any], what: str) -> float | None:
-    values = [float(row[what]) for row in result.scores if row["descriptor"] == descriptor and _fits(row, chosen, what)]  # type: ignore[arg-type]  # a number, since it is measured
-    return float(np.mean(values)) if values else None
+    own = [row for row in result.scores if row["descriptor"] == descriptor and _fits(row, chosen, what)]
+    return float(np.mean([cast(float, row[what]) for row in own])) if own else None
