@@ -54,6 +54,13 @@ def test_it_always_fits_the_page(levels: tuple[int, ...]) -> None:
     assert "mean over" in found.note
 
 
+def test_pairs_are_averaged_over_however_few() -> None:
+    scores: list[Score] = [{"descriptor": "A", "pair": f"long/path/{n}", "ap": float(n)} for n in (1, 2, 4)]
+    found = tidy_table(result(scores))
+    assert (found.columns, found.rows[0].cells) == (("descriptor", "ap"), ("A", "2.3"))
+    assert found.note == "mean over pair (3)"
+
+
 def test_of_conditions_with_as_many_values_the_last_goes() -> None:
     scores: list[Score] = [
         {"descriptor": "A", "task": t, "noise": n, "rule": r, "ap": 1.0} for t, n, r in product("xyz", "eht", "of")

@@ -9,14 +9,15 @@ from doap.evaluation.result import Result
 from doap.evaluation.table import Row, Table, number
 
 MOST_COLUMNS = 12
+SAMPLES = ("pair",)  # of which there are many to average over, rather than to compare
 
 
 def tidy_table(result: Result) -> Table:
     """Pivot the scores of a result.
 
-    Conditions stand before what was measured: the first column that holds a fraction begins the latter. Where
-    the conditions make more columns than a page holds, the one with the most values is averaged over (the last
-    of several), and so on.
+    Conditions stand before what was measured: the first column that holds a fraction begins the latter. Samples are
+    averaged over. Where the conditions make more columns than a page holds, so is the one with the most values (the
+    last of several), and so on.
 
     Args:
         result: of any benchmark.
@@ -25,7 +26,7 @@ def tidy_table(result: Result) -> Table:
     begin = next((n for n, column in enumerate(columns) if _holds(result, column, float)), len(columns))
     conditions, measured = columns[:begin], [name for name in columns[begin:] if not _holds(result, name, str)]
     values = {name: list(dict.fromkeys(row.get(name) for row in result.scores)) for name in conditions}
-    kept = [name for name in conditions if len(values[name]) > 1]
+    kept = [name for name in conditions if len(values[name]) > 1 and name not in SAMPLES]
     while kept and len(measured) * np.prod([len(values[name]) for name in kept]) > MOST_COLUMNS:
         kept.remove(max(reversed(kept), key=lambda name: len(values[name])))
     places = [
