@@ -32,7 +32,7 @@ RULE = (
     "every patch is a query that ranks all others of its half. Squared Euclidean distances in float64; Hamming "
     "distances of bits"
 )
-ENTRIES_AT_ONCE = 1 << 22  # of the distance matrix, in float64 a few times over
+ENTRIES_AT_ONCE = 1 << 21  # of the distance matrix, in float64 a few times over
 
 
 def open_halves(folder: Path, progress: Progress = no_progress) -> PatchSet:
