@@ -37,6 +37,7 @@ class Result(BaseModel):
     curves: list[dict[str, Any]] = Field(
         default_factory=list, description="what figures draw beyond the scores: a descriptor, its condition, and points"
     )
+    comparisons: list[Score] = Field(default_factory=list, description="each two descriptors, where they are tested")
     doap: str = doap.__version__
     versions: dict[str, str] = Field(default_factory=_versions)
 
