@@ -64,6 +64,11 @@ def find_sequences(folder: Path) -> list[ImageSequence]:
     return found
 
 
+def is_sequence(folder: Path) -> bool:
+    """Whether a folder itself looks like a sequence: it has a first image and a homography of it."""
+    return _recognise(folder) is not None
+
+
 def read_homography(file: Path) -> NDArray[np.float64]:
     """Read a homography (3, 3), as nine numbers in a text or as the first matrix of an OpenCV XML file."""
     try:
