@@ -28,6 +28,8 @@ VERBS = [
     ["eval", "phototour"],
     ["eval", "romepatches"],
     ["eval", "warped"],
+    ["eval", "oxford"],
+    ["eval", "pairs"],
     ["data", "list"],
     ["data", "download"],
     ["data", "build"],

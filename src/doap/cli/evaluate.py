@@ -3,6 +3,7 @@
 import typer
 
 from doap.cli import eval_phototour, eval_romepatches, eval_warped
+from doap.cli import eval_oxford, eval_pairs, eval_warped
 from doap.cli.eval_options import ManyValues
 
 app = typer.Typer(no_args_is_help=True)
@@ -16,3 +17,5 @@ def benchmarks() -> None:
 app.command("phototour", cls=ManyValues, epilog=eval_phototour.EXAMPLE)(eval_phototour.phototour)
 app.command("romepatches", cls=ManyValues, epilog=eval_romepatches.EXAMPLE)(eval_romepatches.romepatches)
 app.command("warped", cls=ManyValues, epilog=eval_warped.EXAMPLE)(eval_warped.warped)
+app.command("oxford", cls=ManyValues, epilog=eval_oxford.EXAMPLE)(eval_oxford.oxford)
+app.command("pairs", cls=ManyValues, epilog=eval_pairs.EXAMPLE)(eval_pairs.pairs)

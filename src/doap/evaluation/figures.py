@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -23,12 +24,16 @@ def draw_matches(
     second_points: NDArray[np.floating],
     title: str,
     path: Path,
+    right: NDArray[np.bool_] | None = None,
 ) -> None:
     """Two images side by side, matched points in the same colour, and lines for at most 150 of them, evenly spread.
 
     Args:
         first_points: (P, 2) places (x, y) in the first image.
         second_points: (P, 2) their matches in the second.
+        title: over the picture.
+        path: of the picture.
+        right: (P,) which matches are right, where that is known: they are green then, and the others red.
     """
     gap = 10
     height = max(first.shape[0], second.shape[0])
@@ -42,13 +47,17 @@ def draw_matches(
     axes.imshow(canvas, cmap="gray", vmin=0, vmax=255)
     if len(shifted):
         height_of = np.asarray(first_points)[:, 1]
+        value = height_of if right is None else right.astype(np.float64)
+        colours = "turbo" if right is None else ListedColormap([WRONG, RIGHT])
+        least, most = (float(value.min()), float(value.max())) if right is None else (0.0, 1.0)
         drawn = np.argsort(height_of)[:: -(-len(height_of) // MOST_LINES)]
         ends = np.stack([first_points[drawn], shifted[drawn]], 1)
-        lines = LineCollection(ends.tolist(), linewidths=0.7, alpha=0.6, cmap="turbo")
-        lines.set_array(height_of[drawn])
+        lines = LineCollection(ends.tolist(), linewidths=0.7, alpha=0.6, cmap=colours)
+        lines.set_array(value[drawn])
+        lines.set_clim(least, most)
         axes.add_collection(lines)
         for points in (np.asarray(first_points), shifted):
-            axes.scatter(points[:, 0], points[:, 1], s=5, c=height_of, cmap="turbo")
+            axes.scatter(points[:, 0], points[:, 1], s=5, c=value, cmap=colours, vmin=least, vmax=most)
     axes.set_title(title, fontsize=11)
     axes.set_axis_off()
     write_figure(figure, path)

@@ -1,0 +1,127 @@
+"""`doap eval pairs`."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from doap.cli.console import counting_bar, say
+from doap.cli.eval_options import (
+    CsvFile,
+    Device,
+    FigureFile,
+    Fresh,
+    JsonFile,
+    Models,
+    check_outputs,
+    contenders_from,
+    show_table,
+    write_outputs,
+)
+from doap.cli.eval_oxford import TRUTH
+from doap.cli.match import Shared
+from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, extent_from, show_means, show_tests
+from doap.errors import DoapError
+from doap.evaluation.image_pairs import PIXELS, RIGHT_PIXELS, ImagePair, score_all
+from doap.evaluation.pairs import PairReader, find_pairs
+from doap.evaluation.pairs_figure import draw_pair, draw_pairs
+from doap.evaluation.result import Result, Score
+from doap.evaluation.statistics import summarise
+
+EXAMPLE = "Example: doap eval pairs --data my-pairs/ --models doap-demo-128 sift --json scores.json --pictures matches/"
+SHARES = (*(f"right within {pixels} px" for pixels in PIXELS), "geometry right")
+
+
+def pairs(
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="A folder with a pairs.csv (first,second,truth), or of image sequences, or of folders with two "
+            "pictures and H.txt or points.csv each."
+        ),
+    ],
+    models: Models = None,
+    detector: Detector = "dog",
+    extent: Extent = "own",
+    keypoints: Keypoints = 2000,
+    geometry: Annotated[
+        Shared, typer.Option(help="Of labelled points: fundamental for any scene, homography for a plane.")
+    ] = Shared.fundamental,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Draw the first model's verified matches of each pair into this folder.")
+    ] = None,
+    json_file: JsonFile = None,
+    csv_file: CsvFile = None,
+    figure: FigureFile = None,
+    device: Device = None,
+    fresh: Fresh = False,
+) -> None:
+    """Match your own image pairs, whose homography is known or in which points are labelled.
+
+    Measured are AP, how many matches are right to 1, 3, 5 and 10 pixels, how many agree on a geometry, and in
+    how many pairs that geometry is right.
+    """
+    check_outputs(figure)
+    check_detector(detector)
+    found = find_pairs(data)
+    contenders = contenders_from(models, device, fresh, extent_from(extent))
+    reader = PairReader(detector, keypoints, geometry.value)
+    faults: list[str] = []
+    with counting_bar() as bar:
+        task = bar.add_task("matching", total=len(found) * len(contenders))
+
+        def opened() -> Iterator[ImagePair]:
+            for files in found:
+                try:
+                    pair = reader.open(files)
+                except DoapError as fault:
+                    faults.append(str(fault))
+                    bar.advance(task, len(contenders))
+                    continue
+                if pictures:
+                    draw_pair(pair, contenders[0], pictures / f"{_file_name(pair)}.png")
+                yield pair
+
+        scores = score_all(opened(), contenders, lambda: bar.advance(task))
+    if not scores:
+        raise DoapError(faults[0] if len(faults) == 1 else f"no pair can be read: {'; '.join(faults)}")
+    rows = show_means(scores)
+    _show_shares(scores, [str(row["descriptor"]) for row in rows])
+    tests = show_tests(scores, rows)
+    for line in faults:
+        say(f"left out: {line}", style="yellow")
+    if pictures:
+        say(f"matches drawn in {pictures}")
+    result = Result(
+        benchmark="pairs",
+        settings={
+            "data": str(data),
+            "detector": detector,
+            "extent": extent,
+            "keypoints": keypoints,
+            "geometry of labelled points": geometry.value,
+            "correspondences": TRUTH,
+            "right geometry": f"mean error at the corners or labelled points under {RIGHT_PIXELS:g} px",
+            "left out": faults,
+        },
+        contenders=[each.about() for each in contenders],
+        scores=scores,
+        comparisons=tests,
+    )
+    write_outputs(result, json_file, csv_file, figure, draw_pairs)
+
+
+def _show_shares(scores: Sequence[Score], order: Sequence[str]) -> None:
+    """Right mutual matches and right geometries, in percent."""
+    means = {str(row["descriptor"]): row for row in summarise(scores, SHARES)}
+    rows = [[name, *("-" if (value := means[name][c]) is None else f"{value:.1f}" for c in SHARES)] for name in order]
+    columns = ["descriptor", *(f"{pixels} px" for pixels in PIXELS), "pairs with right geometry"]
+    show_table("Mutual matches that are right, %, and geometry", columns, rows)
+
+
+def _file_name(pair: ImagePair) -> str:
+    """The sequence and the pair, once if they are the same, without what a file's name should not have."""
+    words = dict.fromkeys((pair.sequence, pair.name))
+    return re.sub(r"[^\w.]+", "-", " ".join(words)).strip("-.")
