@@ -44,7 +44,7 @@ def test_one_command_gives_table_json_csv_and_figure(doap, sequences: Path, tmp_
         for measure in ("ap", "matching score", "inliers")
         for a, b in (MODELS[:2], MODELS[::2], MODELS[1:])
     }
-    assert "2 sequences or pairs are too few" in shown
+    assert "2 of 6 sequences or pairs that it takes" in shown
     with (tmp_path / "out" / "o.csv").open() as table:
         rows = list(csv.DictReader(table))
     assert [float(row["ap"]) for row in rows] == [row["ap"] for row in scores]

@@ -5,8 +5,9 @@ import pytest
 from PIL import Image
 
 from doap.errors import DoapError
+from doap.evaluation.bars import colours_of
 from doap.evaluation.oxford import PAPERS_SIX, by_sequence, find_oxford, mean_of_six
-from doap.evaluation.oxford_figure import colours_of, draw_oxford
+from doap.evaluation.oxford_figure import draw_oxford
 from doap.evaluation.result import Result, Score
 from doap.evaluation.statistics import summarise
 from small_pairs import homography, write_sequence

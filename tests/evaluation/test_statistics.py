@@ -72,6 +72,12 @@ def test_chance_rejects_as_often_as_it_says() -> None:
     assert np.mean([sign_flip_test(values, names) < 0.05 for values in shared]) < 0.09
 
 
+def test_one_cluster_has_no_interval() -> None:
+    assert mean_interval([1, 2, 3], ["a"] * 3) == (None, None)
+    (row,) = summarise(rows(("x", "s", "1", 10, 5)), ["ap"])
+    assert (row["ap"], row["ap low"], row["ap high"]) == (10, None, None)
+
+
 def test_values_and_clusters_belong_together() -> None:
     for values, clusters in (([1.0], []), ([], [])):
         with pytest.raises(ValueError, match="a cluster a value"):

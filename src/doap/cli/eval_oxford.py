@@ -21,7 +21,7 @@ from doap.cli.eval_options import (
     write_outputs,
 )
 from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, extent_from, show_means, show_tests
-from doap.evaluation.correspondences import FARTHEST, OVERLAP_ERROR, RADIUS
+from doap.evaluation import correspondences, statistics
 from doap.evaluation.image_pairs import score_all
 from doap.evaluation.oxford import PAPERS_DETECTOR, PAPERS_EXTENT, PAPERS_SIX, by_sequence, find_oxford, mean_of_six
 from doap.evaluation.oxford_figure import draw_oxford
@@ -29,10 +29,6 @@ from doap.evaluation.pairs import PairReader
 from doap.evaluation.result import Result, Score
 
 EXAMPLE = "Example: doap eval oxford --data oxford/ --models doap-demo-128 sift rootsift --figure oxford.png"
-TRUTH = (
-    f"overlap error under {OVERLAP_ERROR}, the reference ellipse enlarged to a radius of {RADIUS:g} px, centres within "
-    f"{FARTHEST:g} of its radii, one to one by largest overlap, frames whose centre both images show"
-)
 
 
 def oxford(
@@ -70,7 +66,8 @@ def oxford(
             "detector": detector,
             "extent": extent,
             "keypoints": keypoints,
-            "correspondences": TRUTH,
+            "correspondences": correspondences.RULE,
+            "statistics": statistics.RULE,
             "paper's six": PAPERS_SIX,
         },
         contenders=[each.about() for each in contenders],

@@ -20,15 +20,14 @@ from doap.cli.eval_options import (
     show_table,
     write_outputs,
 )
-from doap.cli.eval_oxford import TRUTH
 from doap.cli.match import Shared
 from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, extent_from, show_means, show_tests
 from doap.errors import DoapError
+from doap.evaluation import correspondences, statistics
 from doap.evaluation.image_pairs import PIXELS, RIGHT_PIXELS, ImagePair, score_all
 from doap.evaluation.pairs import PairReader, find_pairs
 from doap.evaluation.pairs_figure import draw_pair, draw_pairs
 from doap.evaluation.result import Result, Score
-from doap.evaluation.statistics import summarise
 
 EXAMPLE = "Example: doap eval pairs --data my-pairs/ --models doap-demo-128 sift --json scores.json --pictures matches/"
 SHARES = (*(f"right within {pixels} px" for pixels in PIXELS), "geometry right")
@@ -102,8 +101,11 @@ def pairs(
             "extent": extent,
             "keypoints": keypoints,
             "geometry of labelled points": geometry.value,
-            "correspondences": TRUTH,
+            "correspondences": correspondences.RULE,
+            "right match": "a correspondence; in scenes known by labelled points alone, one within "
+            f"{RIGHT_PIXELS:g} px of its epipolar lines, the mean of both images",
             "right geometry": f"mean error at the corners or labelled points under {RIGHT_PIXELS:g} px",
+            "statistics": statistics.RULE,
             "left out": faults,
         },
         contenders=[each.about() for each in contenders],
@@ -115,7 +117,7 @@ def pairs(
 
 def _show_shares(scores: Sequence[Score], order: Sequence[str]) -> None:
     """Right mutual matches and right geometries, in percent."""
-    means = {str(row["descriptor"]): row for row in summarise(scores, SHARES)}
+    means = {str(row["descriptor"]): row for row in statistics.summarise(scores, SHARES)}
     rows = [[name, *("-" if (value := means[name][c]) is None else f"{value:.1f}" for c in SHARES)] for name in order]
     columns = ["descriptor", *(f"{pixels} px" for pixels in PIXELS), "pairs with right geometry"]
     show_table("Mutual matches that are right, %, and geometry", columns, rows)

@@ -55,7 +55,9 @@ def show_means(scores: Sequence[Score]) -> list[Score]:
     clusters = len(set(clusters_of(scores)))
     pairs = len({(row["sequence"], row["pair"]) for row in scores})
     what = f"{clusters} sequences of {pairs} pairs" if clusters < pairs else f"{pairs} pairs"
-    say(f"{LEVEL} % intervals: {what} resampled {RESAMPLES:,} times")
+    few = "; of so few, they are too narrow" if clusters < FEWEST_CLUSTERS else ""
+    if clusters > 1:
+        say(f"{LEVEL} % intervals: {what} resampled {RESAMPLES:,} times{few}")
     return rows
 
 
@@ -70,21 +72,35 @@ def show_tests(scores: Sequence[Score], rows: Sequence[Score]) -> list[Score]:
         other = row["descriptor"]
         (test,) = (t for t in tests if t["measure"] == measure and {t["a"], t["b"]} == {best, other})
         sign = 1 if test["a"] == best else -1
-        low, high = sorted(sign * float(test[end] or 0) for end in ("low", "high"))
+        ends = sorted(sign * float(end) for end in (test["low"], test["high"]) if end is not None)
         p = float(test["p"] or 0)
-        apart = f"{sign * float(test['a - b'] or 0):+.1f} [{low:+.1f}, {high:+.1f}]"
-        shown.append([str(other), apart, f"{p:.3f}", "better" if p < SURE else "not sure"])
+        shown.append(
+            [
+                str(other),
+                f"{sign * float(test['a - b'] or 0):+.1f}" + _interval(ends, "+.1f"),
+                f"{p:.3f}",
+                "better" if p < SURE else "not sure",
+            ]
+        )
     title = f"{best} against the others, {MEASURES[str(measure)]}"
     show_table(title, ["descriptor", "difference", "p", f"{best} is"], shown)
     clusters = int(tests[0]["clusters"] or 0)
     if clusters < FEWEST_CLUSTERS:
-        say(f"{clusters} sequences or pairs are too few to be sure of any difference", style="yellow")
+        say(
+            f"{clusters} of {FEWEST_CLUSTERS} sequences or pairs that it takes to be sure of a difference",
+            style="yellow",
+        )
     return tests
 
 
 def _with_interval(row: Score, column: str) -> str:
-    value, low, high = (row[name] for name in (column, f"{column} low", f"{column} high"))
-    if value is None or low is None or high is None:
+    if (value := row[column]) is None:
         return "-"
-    digits = 0 if column == "inliers" else 1
-    return f"{float(value):.{digits}f} [{float(low):.{digits}f}, {float(high):.{digits}f}]"
+    form = ".0f" if column == "inliers" else ".1f"
+    ends = [float(end) for end in (row[f"{column} low"], row[f"{column} high"]) if end is not None]
+    return f"{value:{form}}" + _interval(ends, form)
+
+
+def _interval(ends: Sequence[float], form: str) -> str:
+    """Both ends in brackets; nothing where there are none."""
+    return f" [{', '.join(f'{end:{form}}' for end in ends)}]" if ends else ""

@@ -15,6 +15,10 @@ from doap.photos.frames import Frames, scales, transform_frames, transform_point
 OVERLAP_ERROR = 0.5
 RADIUS = 30.0
 FARTHEST = 4.0  # radii of the first frame between the centres
+RULE = (
+    f"overlap error under {OVERLAP_ERROR}, the first image's ellipse enlarged to a radius of {RADIUS:g} px, centres "
+    f"within {FARTHEST:g} of its radii, one to one by largest overlap, among frames whose centre both images show"
+)
 
 SCANLINES = 48
 PAIRS_AT_ONCE = 1 << 16

@@ -1,20 +1,16 @@
 """The figure of the Oxford benchmark, as in the paper: bars in groups, a group a sequence, and their mean."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from doap.evaluation.bars import WHISKERS, colours_of, reach
 from doap.evaluation.oxford import PAPERS_SIX, by_sequence
 from doap.evaluation.result import Result
 from doap.evaluation.statistics import summarise
 from doap.figure_files import write_figure
 
-WHISKERS: dict[str, Any] = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 2}  # of intervals
 GROUP = 0.86  # of the room from one group to the next that its bars take
 
 
@@ -30,13 +26,11 @@ def draw_oxford(result: Result, path: Path) -> None:
     width = GROUP / len(names)
     groups = np.array([*range(len(sequences)), len(sequences) + 0.35])
     for place, name in enumerate(names):
-        mean, low, high = (float(means[name][key] or 0) for key in ("ap", "ap low", "ap high"))
+        mean = float(means[name]["ap"] or 0)
         heights = [*(table[name][sequence] for sequence in sequences), mean]
         at = groups + (place + 0.5) * width - GROUP / 2
         axes.bar(at, heights, 0.92 * width, color=colours[name], label=f"{name} {mean:.1f}")
-        axes.errorbar(
-            at[-1:], [mean], [[mean - low], [high - mean]], fmt="none", ecolor="black", elinewidth=0.7, capsize=1.5
-        )
+        axes.errorbar(at[-1:], [mean], reach(means[name], "ap"), **WHISKERS)
     axes.set_xticks(groups, [*(f"{name}*" if name in PAPERS_SIX else name for name in sequences), "mean"])
     axes.axvline(len(sequences) - 0.325, color="grey", linewidth=0.8, linestyle=":")
     axes.set_xlim(-0.55, groups[-1] + 0.55)
@@ -52,10 +46,3 @@ def draw_oxford(result: Result, path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=min(6, len(names)), frameon=False, fontsize=9)
     write_figure(figure, path, dpi=130)
-
-
-def colours_of(names: Sequence[str]) -> dict[str, str]:
-    """A colour a descriptor: ten strong ones, then their pale sisters."""
-    strong_and_pale = matplotlib.colormaps["tab20"].resampled(20)
-    order = [*range(0, 20, 2), *range(1, 20, 2)]
-    return {name: to_hex(strong_and_pale(order[place % 20])) for place, name in enumerate(names)}

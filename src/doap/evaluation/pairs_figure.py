@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from doap.evaluation.bars import WHISKERS, colours_of, reach
 from doap.evaluation.figures import draw_matches
 from doap.evaluation.image_pairs import PIXELS, RIGHT_PIXELS, ImagePair, describe_pair, errors_of, match_all
-from doap.evaluation.oxford_figure import colours_of
 from doap.evaluation.result import Result, Score
 from doap.evaluation.statistics import summarise
 from doap.features import FrameDescriber
@@ -60,13 +60,12 @@ def _bars(axes: Axes, rows: Sequence[Score], column: str, label: str, colours: d
     shown = rows[::-1]
     names = [str(row["descriptor"]) for row in shown]
     values = np.array([float(row[column] or 0) for row in shown])
-    ends = np.array([[float(row[f"{column} {end}"] or 0) for row in shown] for end in ("low", "high")])
+    reaches = np.hstack([reach(row, column) for row in shown])
     axes.barh(names, values, color=[colours[name] for name in names])
-    axes.errorbar(
-        values, np.arange(len(shown)), xerr=np.abs(ends - values), fmt="none", ecolor="black", elinewidth=0.8, capsize=2
-    )
-    for place, (value, high) in enumerate(zip(values, ends[1], strict=True)):
-        axes.annotate(f"{value:.1f}", (high, place), (5, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_xlim(0, 1.15 * max(1.0, float(ends[1].max())))
+    axes.errorbar(values, np.arange(len(shown)), xerr=reaches, **WHISKERS)
+    ends = values + reaches[1]
+    for place, (value, end) in enumerate(zip(values, ends, strict=True)):
+        axes.annotate(f"{value:.1f}", (end, place), (5, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_xlim(0, 1.15 * max(1.0, float(ends.max())))
     axes.set_xlabel(label)
     axes.spines[["top", "right"]].set_visible(False)

@@ -15,11 +15,17 @@ from doap.evaluation.result import Score
 RESAMPLES = 10_000
 LEVEL = 95  # percent
 EXACT = 16  # up to 65,536 ways to flip are all tried
+RULE = (
+    f"sequences, or pairs where there is one sequence, are resampled {RESAMPLES:,} times for {LEVEL} % intervals, and "
+    "flipped for two-sided p-values, which are not corrected for their number"
+)
 TOLERANCE = 1e-9  # relative; sums of the same numbers in another order are equal
 
 
-def mean_interval(values: ArrayLike, clusters: Sequence[str], seed: int = 0) -> tuple[float, float]:
+def mean_interval(values: ArrayLike, clusters: Sequence[str], seed: int = 0) -> tuple[float, float] | tuple[None, None]:
     """The 95 % interval of a mean by bootstrap: clusters are drawn with replacement, 10,000 times.
+
+    One cluster says nothing of how much others would differ: it has no interval.
 
     Args:
         values: (N,), at least one.
@@ -27,6 +33,8 @@ def mean_interval(values: ArrayLike, clusters: Sequence[str], seed: int = 0) -> 
         seed: of the drawing.
     """
     sums, counts = _by_cluster(np.asarray(values, np.float64), clusters)
+    if len(sums) == 1:
+        return None, None
     draws = np.random.default_rng(seed).integers(0, len(sums), (RESAMPLES, len(sums)))
     means = sums[draws].sum(1) / counts[draws].sum(1)
     low, high = np.percentile(means, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
