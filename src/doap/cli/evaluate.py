@@ -2,8 +2,7 @@
 
 import typer
 
-from doap.cli import eval_phototour, eval_romepatches, eval_warped
-from doap.cli import eval_oxford, eval_pairs, eval_warped
+from doap.cli import eval_oxford, eval_pairs, eval_phototour, eval_romepatches, eval_warped
 from doap.cli.eval_options import ManyValues
 
 app = typer.Typer(no_args_is_help=True)

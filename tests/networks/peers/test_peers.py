@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doap.evaluation.describers import describer
 
 import doap
 from doap import DoapError
 from doap.evaluation.baselines.sift import Sift
+from doap.evaluation.describers import describer
 from doap.features import PatchDescriber
 from doap.networks.peers import list_peers
 from doap.photos.frames import detect_dog
