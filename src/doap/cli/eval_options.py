@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Table as RichTable
 from typer.core import TyperCommand
 
 import doap
@@ -13,6 +13,7 @@ from doap.cli.console import choose_device, console, say
 from doap.evaluation.cache import DescriptorCache
 from doap.evaluation.contenders import Contender, open_contenders
 from doap.evaluation.result import Result
+from doap.evaluation.table import Table
 from doap.figure_files import check_format
 
 DEFAULT_PEERS = ("sift", "rootsift")
@@ -84,11 +85,16 @@ def write_outputs(
         say(f"drawn in {figure}")
 
 
-def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
-    """Print a table; the first `left` columns are words, the others numbers."""
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place < left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+def show_table(table: Table) -> None:
+    """Print a table and its note; quoted rows are marked, and their sources named."""
+    shown = RichTable(title=table.title or None, title_justify="left", header_style="bold")
+    for place, column in enumerate(table.columns):
+        # Folded where the terminal is narrow: a name cut short could be another's.
+        shown.add_column(column, justify="left" if place < table.words else "right", overflow="fold")
+    for row in table.rows:
+        shown.add_row(f"{row.cells[0]}†" if row.quoted else row.cells[0], *row.cells[1:])
+    console.print(shown)
+    if table.note:
+        say(table.note)
+    if table.sources:
+        say(f"† quoted, not measured: {'; '.join(table.sources)}")

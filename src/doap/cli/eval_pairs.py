@@ -1,7 +1,7 @@
 """`doap eval pairs`."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -21,16 +21,16 @@ from doap.cli.eval_options import (
     write_outputs,
 )
 from doap.cli.match import Shared
-from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, extent_from, show_means, show_tests
+from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, extent_from
 from doap.errors import DoapError
 from doap.evaluation import correspondences, statistics
-from doap.evaluation.image_pairs import PIXELS, RIGHT_PIXELS, ImagePair, score_all
+from doap.evaluation.image_pairs import RIGHT_PIXELS, ImagePair, score_all
+from doap.evaluation.pair_tables import compare_all, pairs_tables
 from doap.evaluation.pairs import PairReader, find_pairs
 from doap.evaluation.pairs_figure import draw_pair, draw_pairs
-from doap.evaluation.result import Result, Score
+from doap.evaluation.result import Result
 
 EXAMPLE = "Example: doap eval pairs --data my-pairs/ --models doap-demo-128 sift --json scores.json --pictures matches/"
-SHARES = (*(f"right within {pixels} px" for pixels in PIXELS), "geometry right")
 
 
 def pairs(
@@ -86,13 +86,6 @@ def pairs(
         scores = score_all(opened(), contenders, lambda: bar.advance(task))
     if not scores:
         raise DoapError(faults[0] if len(faults) == 1 else f"no pair can be read: {'; '.join(faults)}")
-    rows = show_means(scores)
-    _show_shares(scores, [str(row["descriptor"]) for row in rows])
-    tests = show_tests(scores, rows)
-    for line in faults:
-        say(f"left out: {line}", style="yellow")
-    if pictures:
-        say(f"matches drawn in {pictures}")
     result = Result(
         benchmark="pairs",
         settings={
@@ -110,17 +103,15 @@ def pairs(
         },
         contenders=[each.about() for each in contenders],
         scores=scores,
-        comparisons=tests,
+        comparisons=compare_all(scores),
     )
+    for table in pairs_tables(result):
+        show_table(table)
+    for line in faults:
+        say(f"left out: {line}", style="yellow")
+    if pictures:
+        say(f"matches drawn in {pictures}")
     write_outputs(result, json_file, csv_file, figure, draw_pairs)
-
-
-def _show_shares(scores: Sequence[Score], order: Sequence[str]) -> None:
-    """Right mutual matches and right geometries, in percent."""
-    means = {str(row["descriptor"]): row for row in statistics.summarise(scores, SHARES)}
-    rows = [[name, *("-" if (value := means[name][c]) is None else f"{value:.1f}" for c in SHARES)] for name in order]
-    columns = ["descriptor", *(f"{pixels} px" for pixels in PIXELS), "pairs with right geometry"]
-    show_table("Mutual matches that are right, %, and geometry", columns, rows)
 
 
 def _file_name(pair: ImagePair) -> str:

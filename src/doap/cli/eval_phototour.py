@@ -17,9 +17,9 @@ from doap.cli.eval_options import (
     Models,
     check_outputs,
     contenders_from,
+    show_table,
     write_outputs,
 )
-from doap.cli.eval_tables import show_with_quoted
 from doap.evaluation.phototour import RULE, SCENES, evaluate, find_scenes, open_test
 from doap.evaluation.phototour_figure import draw_phototour
 from doap.evaluation.phototour_table import phototour_table
@@ -56,7 +56,7 @@ def phototour(
 
         tests = {scene: open_test(folder, partial(show, f"converting {scene}")) for scene, folder in scenes.items()}
         result = evaluate(tests, contenders, str(data), show)
-    show_with_quoted("UBC Phototour", _narrow(phototour_table(result)), "phototour")
+    show_table(_narrow(phototour_table(result)))
     say(RULE)
     write_outputs(result, json_file, csv_file, figure, draw_phototour)
 

@@ -16,9 +16,9 @@ from doap.cli.eval_options import (
     Models,
     check_outputs,
     contenders_from,
+    show_table,
     write_outputs,
 )
-from doap.cli.eval_tables import show_with_quoted
 from doap.evaluation.romepatches import RULE, evaluate, open_halves
 from doap.evaluation.romepatches_figure import draw_romepatches
 from doap.evaluation.romepatches_table import romepatches_table
@@ -49,6 +49,6 @@ def romepatches(
 
         patches = open_halves(data, partial(show, "converting"))
         result = evaluate(patches, contenders, str(data), choose_device(device), show)
-    show_with_quoted("RomePatches", romepatches_table(result), "romepatches")
+    show_table(romepatches_table(result))
     say(RULE)
     write_outputs(result, json_file, csv_file, figure, draw_romepatches)

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from doap.evaluation.phototour import scene_of
-from doap.evaluation.published import notes, published, size
+from doap.evaluation.published import notes, published, size, sources
 from doap.evaluation.result import Result
 from doap.evaluation.table import Row, Table, number
 
@@ -37,7 +37,15 @@ def phototour_table(result: Result | None) -> Table:
         for row in quoted
     ]
     said = "; ".join(filter(None, (NOTE, notes(quoted))))
-    return Table(("method", "size", *columns, "mean"), tuple(rows), words=2, note=said, better="less")
+    return Table(
+        ("method", "size", *columns, "mean"),
+        tuple(rows),
+        words=2,
+        note=said,
+        better="less",
+        title="UBC Phototour",
+        sources=tuple(sources("phototour")),
+    )
 
 
 def measured_rows(result: Result) -> list[Row]:

@@ -18,7 +18,7 @@ class Published(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    table: Literal["phototour", "romepatches", "hpatches", "poses"]
+    table: Literal["phototour", "romepatches", "hpatches"]
     method: str
     kind: Kind = "real"
     dimensions: int

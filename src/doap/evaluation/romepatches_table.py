@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from doap.evaluation.published import notes, published, size
+from doap.evaluation.published import notes, published, size, sources
 from doap.evaluation.result import Result
 from doap.evaluation.table import Row, Table, number
 from doap.patches.romepatches import HALVES
@@ -25,7 +25,15 @@ def romepatches_table(result: Result | None) -> Table:
         cells = (number(row.figures.get(half), 1) for half in HALVES)
         rows.append(Row((row.method, size(row.kind, row.dimensions), *cells), quoted=True))
     said = "; ".join(filter(None, (NOTE, notes(quoted))))
-    return Table(("method", "size", *HALVES), tuple(rows), words=2, note=said, better="more")
+    return Table(
+        ("method", "size", *HALVES),
+        tuple(rows),
+        words=2,
+        note=said,
+        better="more",
+        title="RomePatches",
+        sources=tuple(sources("romepatches")),
+    )
 
 
 def measured_rows(result: Result) -> list[Row]:

@@ -22,6 +22,8 @@ class Table:
         words: how many of the first columns hold words; the others hold numbers.
         note: what a reader must know to read it.
         better: which numbers are the better ones, if that is known.
+        title: over it.
+        sources: of the quoted rows.
     """
 
     columns: tuple[str, ...]
@@ -29,6 +31,8 @@ class Table:
     words: int = 1
     note: str = ""
     better: Literal["less", "more"] | None = None
+    title: str = ""
+    sources: tuple[str, ...] = ()
 
 
 def number(value: float | None, digits: int) -> str:

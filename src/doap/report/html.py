@@ -11,7 +11,7 @@ STYLE = """
 body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink) }
 body { max-width: 1000px; margin: 2.5em auto; padding: 0 1.2em }
 h1 { margin-bottom: .1em } h2 { margin: 2.6em 0 .2em; padding-top: .5em; border-top: 2px solid var(--line) }
-h3 { margin: 1.4em 0 .4em; font-size: 1.05em } a { color: var(--accent) }
+h3 { margin: 1.4em 0 .4em; font-size: 1.05em } h4 { margin: 1em 0 0; font-size: .95em } a { color: var(--accent) }
 .place { color: var(--accent); font-weight: 600; font-size: .9em }
 .soft, figcaption { color: var(--soft); font-size: .9em }
 nav ol { columns: 2; padding-left: 1.4em; margin: .6em 0 } nav .none { color: var(--soft) }
@@ -56,7 +56,8 @@ def table(shown: Table) -> str:
         )
         rows += f'<tr class="{classes}">{cells}</tr>' if classes else f"<tr>{cells}</tr>"
     note = f'<p class="soft">{escape(shown.note)}.</p>' if shown.note else ""
-    return f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>{note}'
+    title = f"<h4>{escape(shown.title)}</h4>" if shown.title else ""
+    return f'{title}<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>{note}'
 
 
 def picture(file: str, caption: str) -> str:

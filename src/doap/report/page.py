@@ -103,7 +103,7 @@ def _measured(section: Section, gathered: Gathered, folder: Path) -> str:
 def _result(file: Path, result: Result, figure: Path) -> str:
     how = shown(result.benchmark)
     try:
-        table = html.table(how.table(result))
+        tables = "".join(map(html.table, how.tables(result)))
         if how.draw:
             how.draw(result, figure)
     except (KeyError, IndexError, TypeError, ValueError) as fault:  # written by hand, or by another version
@@ -113,7 +113,7 @@ def _result(file: Path, result: Result, figure: Path) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in {"doap": result.doap, **result.versions}.items())
     about = {"file": str(file), "settings": result.settings, "descriptors": result.contenders}
     return (
-        f"<h3>Measured on {escape(_data(result))}</h3>{table}{rule}{drawn}"
+        f"<h3>Measured on {escape(_data(result))}</h3>{tables}{rule}{drawn}"
         f'{html.details("settings and descriptors", about)}<p class="soft">{escape(versions)}</p>'
     )
 

@@ -101,7 +101,6 @@ SECTIONS = (
         "",
         "Not in the paper. Keypoints, matching and verified geometry on pairs of images whose truth is known.",
         "doap eval pairs --data DIR --models runs/*/weights.safetensors sift --json pairs.json",
-        published="poses",
     ),
     Section(
         "warped",

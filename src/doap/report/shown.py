@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from doap.evaluation.oxford_figure import draw_oxford
+from doap.evaluation.pair_tables import oxford_tables, pairs_tables
+from doap.evaluation.pairs_figure import draw_pairs
 from doap.evaluation.phototour_figure import draw_phototour
 from doap.evaluation.phototour_table import phototour_table
 from doap.evaluation.published import published_table
@@ -15,18 +18,26 @@ from doap.evaluation.table import Table
 from doap.report.tidy import tidy_table
 
 
+def _alone(table: Callable[[Result], Table]) -> Callable[[Result], list[Table]]:
+    """For a benchmark of one table."""
+    return lambda result: [table(result)]
+
+
+TIDY = _alone(tidy_table)
+
+
 @dataclass(frozen=True)
 class Shown:
     """How a benchmark is shown.
 
     Attributes:
-        table: of a result.
+        tables: of a result.
         draw: the figure of a result, if it has one.
-        quoted: the published figures alone; those that the table holds too are shown alone where nothing was measured.
-        holds_quoted: whether the table does.
+        quoted: the published figures alone; those that the tables hold too are shown alone where nothing was measured.
+        holds_quoted: whether the tables do.
     """
 
-    table: Callable[[Result], Table] = tidy_table
+    tables: Callable[[Result], list[Table]] = TIDY
     draw: Callable[[Result, Path], None] | None = None
     quoted: Callable[[], Table] | None = None
     holds_quoted: bool = False
@@ -34,10 +45,13 @@ class Shown:
 
 # One entry a benchmark; any other is shown by its scores alone.
 SHOWN = {
-    "phototour": Shown(phototour_table, draw_phototour, partial(phototour_table, None), holds_quoted=True),
+    "phototour": Shown(_alone(phototour_table), draw_phototour, partial(phototour_table, None), holds_quoted=True),
     "hpatches": Shown(quoted=partial(published_table, "hpatches", 1)),
-    "romepatches": Shown(romepatches_table, draw_romepatches, partial(romepatches_table, None), holds_quoted=True),
-    "pairs": Shown(quoted=partial(published_table, "poses", 3)),
+    "romepatches": Shown(
+        _alone(romepatches_table), draw_romepatches, partial(romepatches_table, None), holds_quoted=True
+    ),
+    "oxford": Shown(oxford_tables, draw_oxford),
+    "pairs": Shown(pairs_tables, draw_pairs),
 }
 
 
