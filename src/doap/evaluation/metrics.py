@@ -15,7 +15,8 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike, positives: int 
 
     Args:
         distances: (N,), smaller ranks first.
-        relevant: (N,) bool, which items are right.
+        relevant: (N,) bool, which items are right; or the chance in [0, 1] that each is, independent of the
+            others: AP is then the expected one.
         positives: P, how many right items there are; more than the list holds when some were never
             retrieved. By default those in the list.
 
@@ -28,23 +29,47 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike, positives: int 
         >>> average_precision([1, 1], [True, False])  # first or second, equally often
         0.75
     """
-    distance, right = _judged("an item", distances, relevant)
-    found = int(right.sum())
+    distance, _ = _judged("an item", distances, relevant)
+    chance = np.asarray(relevant, np.float64)
+    found = float(chance.sum())
     total = found if positives is None else positives
     if total < found:
-        raise ValueError(f"the list holds {found} right items, more than the {total} said to exist")
+        raise ValueError(f"the list holds {found:g} right items, more than the {total} said to exist")
     if found == 0:
         return 0.0
     order = np.argsort(distance, kind="stable")
-    distance, right = distance[order], right[order]
+    distance, chance = distance[order], chance[order]
     _, start, tie, size = np.unique(distance, return_index=True, return_inverse=True, return_counts=True)
-    right_in_tie = np.add.reduceat(right.astype(np.float64), start)
+    right_in_tie = np.add.reduceat(chance, start)
+    right_pairs = right_in_tie**2 - np.add.reduceat(chance**2, start)  # n⁺(n⁺-1) where all is certain
     right_before = np.concatenate(([0.0], np.cumsum(right_in_tie)[:-1]))
     rank = np.arange(1, len(distance) + 1)
     place = rank - start[tie] - 1  # within its tie, from 0
-    expected_others = place * (right_in_tie - 1)[tie] / np.maximum(size - 1, 1)[tie]
-    precision_if_right = (right_before[tie] + 1 + expected_others) / rank
-    return float(((right_in_tie / size)[tie] * precision_if_right).sum() / total)
+    expected = right_in_tie * (right_before + 1)
+    expected_others = right_pairs / np.maximum(size - 1, 1)
+    return float(((expected[tie] + place * expected_others[tie]) / (size[tie] * rank)).sum() / total)
+
+
+def roc_area(distances: ArrayLike, same: ArrayLike) -> float:
+    """Area under the ROC curve: the chance that a matching pair is nearer than another one, ties counting half.
+
+    Args:
+        distances: (N,) of the pairs.
+        same: (N,) bool, which pairs match; some do, and some do not.
+
+    Returns:
+        The area in [0, 1]; 1 is best, and a descriptor that maps all patches to one point scores 1/2.
+
+    Example:
+        >>> roc_area([0.1, 0.3, 0.3, 0.4], [True, True, False, False])
+        0.875
+    """
+    distance, match = _judged("a pair", distances, same)
+    if match.all() or not match.any():
+        raise ValueError("there must be pairs that match and pairs that do not")
+    others, matching = np.sort(distance[~match]), np.sort(distance[match])
+    nearer, upto = (np.searchsorted(others, matching, side) for side in ("left", "right"))
+    return float(1 - (nearer + upto).mean() / (2 * len(others)))
 
 
 def false_positive_rate_at_recall(distances: ArrayLike, same: ArrayLike, recall: float = 0.95) -> float:
