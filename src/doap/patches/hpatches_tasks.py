@@ -70,17 +70,27 @@ def training_half(patches: PatchSet, folder: Path, split: str) -> PatchSet:
 
     Args:
         patches: opened from the folder.
-        folder: of HPatches; splits.json lies in it, or in hpatches-tasks beside it, where the download puts it.
+        folder: of HPatches; see `find_split`.
         split: a, b or c.
     """
-    homes = [folder, folder.parent / "hpatches-tasks", folder.parent]
-    file = next((home / "splits.json" for home in homes if (home / "splits.json").exists()), None)
+    return select_sequences(patches, find_split(folder, split).half("train"))
+
+
+def find_split(folder: Path, split: str) -> Split:
+    """An official split by name, from the splits.json that `find_task_file` finds."""
+    file = find_task_file(folder, "splits.json")
     if file is None:
         raise DoapError(f"{folder}: no splits.json in it or beside it; doap data download hpatches-tasks brings it")
     splits = read_splits(file)
     if split not in splits:
         raise DoapError(f"{file}: no split {split}; there are {', '.join(splits)}")
-    return select_sequences(patches, splits[split].half("train"))
+    return splits[split]
+
+
+def find_task_file(folder: Path, name: str) -> Path | None:
+    """A file of the tasks: in an HPatches folder, beside it, or in hpatches-tasks beside it, where downloads go."""
+    homes = [folder, folder.parent / "hpatches-tasks", folder.parent]
+    return next((home / name for home in homes if (home / name).exists()), None)
 
 
 def read_retrieval_list(file: Path) -> Places:
@@ -112,20 +122,27 @@ def find_patches(patches: PatchSet, places: Places, noise: str) -> NDArray[np.in
     Returns:
         (n,) indices into `patches`.
     """
-    missing = sorted(set(places.sequence_names) - set(patches.sequence_names))
-    known = {name: patches.sequence_names.index(name) for name in places.sequence_names if name not in missing}
-    present, starts, counts = np.unique(patches.sequences, return_index=True, return_counts=True)
-    missing = sorted({*missing, *(name for name, number in known.items() if number not in present)})
+    blocks = sequence_blocks(patches)
+    missing = sorted(set(places.sequence_names) - set(blocks))
     if missing:
         raise DoapError(f"the list names {len(missing)} sequences that are not in the set: {', '.join(missing[:3])}")
-    order = np.searchsorted(present, [known[name] for name in places.sequence_names])[places.sequences]
-    rows = counts[order] // len(STRIPS)  # a sequence is written strip by strip
+    starts, rows = np.array([blocks[name] for name in places.sequence_names]).T[:, places.sequences]
     if (places.rows >= rows).any():
         wrong = int(np.argmax(places.rows >= rows))
         name = places.sequence_names[places.sequences[wrong]]
         raise DoapError(f"the list names row {places.rows[wrong]} of {name}, which has {rows[wrong]} rows")
     strip_of = np.array([0] + [list(STRIPS.values()).index((i, NOISES.index(noise))) for i in range(1, IMAGES + 1)])
-    return np.asarray(starts[order] + strip_of[places.images] * rows + places.rows, np.int64)
+    return np.asarray(starts + strip_of[places.images] * rows + places.rows, np.int64)
+
+
+def sequence_blocks(patches: PatchSet) -> dict[str, tuple[int, int]]:
+    """Where in a converted HPatches set each sequence begins, and how many rows its strips have, by name.
+
+    A sequence is written strip by strip, in the order of `STRIPS`.
+    """
+    numbers, starts, counts = np.unique(patches.sequences, return_index=True, return_counts=True)
+    names = [patches.sequence_names[number] for number in numbers]
+    return {name: (int(s), int(n) // len(STRIPS)) for name, s, n in zip(names, starts, counts, strict=True)}
 
 
 def _read_columns(file: Path, texts: list[str], numbers: list[str]) -> tuple[list[str], dict[str, NDArray[np.int64]]]:
