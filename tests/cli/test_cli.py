@@ -26,6 +26,7 @@ VERBS = [
     ["recipes"],
     ["report"],
     ["eval", "phototour"],
+    ["eval", "hpatches"],
     ["eval", "romepatches"],
     ["eval", "warped"],
     ["eval", "oxford"],

@@ -2,7 +2,7 @@
 
 import typer
 
-from doap.cli import eval_oxford, eval_pairs, eval_phototour, eval_romepatches, eval_warped
+from doap.cli import eval_hpatches, eval_oxford, eval_pairs, eval_phototour, eval_romepatches, eval_warped
 from doap.cli.eval_options import ManyValues
 
 app = typer.Typer(no_args_is_help=True)
@@ -14,6 +14,7 @@ def benchmarks() -> None:
 
 
 app.command("phototour", cls=ManyValues, epilog=eval_phototour.EXAMPLE)(eval_phototour.phototour)
+app.command("hpatches", cls=ManyValues, epilog=eval_hpatches.EXAMPLE)(eval_hpatches.hpatches)
 app.command("romepatches", cls=ManyValues, epilog=eval_romepatches.EXAMPLE)(eval_romepatches.romepatches)
 app.command("warped", cls=ManyValues, epilog=eval_warped.EXAMPLE)(eval_warped.warped)
 app.command("oxford", cls=ManyValues, epilog=eval_oxford.EXAMPLE)(eval_oxford.oxford)

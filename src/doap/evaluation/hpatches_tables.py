@@ -1,0 +1,91 @@
+"""The scores of HPatches as tables: means by the official rule as its code takes them, and by the fair one."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from doap.evaluation.hpatches_retrieval import MATLAB_POOL, OFFICIAL_POOLS
+from doap.evaluation.result import Result
+from doap.patches.hpatches import NOISES
+
+Conditions = Mapping[str, str | int]
+
+# The one figure by which descriptors are compared in a task.
+HEADLINES: dict[str, Conditions] = {
+    "verification": {"task": "verification", "balance": "imbalanced"},
+    "matching": {"task": "matching", "condition": "all"},
+    "retrieval": {"task": "retrieval"},
+}
+BALANCED: Conditions = {"task": "verification", "balance": "balanced"}
+NOISE: dict[str, Conditions] = {noise: {"noise": noise} for noise in NOISES[1:]}
+
+
+class ScoreTable(NamedTuple):
+    """A table of figures, ready to print; the first two columns are the descriptor and the rule."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def mean_score(result: Result, *conditions: Conditions) -> float | None:
+    """The mean of the scores that meet all conditions, by column, a later one in place of an earlier; None of none.
+
+    Of retrieval, unless a pool is asked for, the mean over the official pools that were filled, as in the official
+    figure; over the pool of all where none was.
+    """
+    wanted = {key: value for each in conditions for key, value in each.items()}
+    chosen = [score for score in result.scores if all(score[key] == value for key, value in wanted.items())]
+    pools = {score["pool"] for score in chosen} - {None}
+    if pools:
+        counted = pools & set(OFFICIAL_POOLS) or pools
+        chosen = [score for score in chosen if "pool" in wanted or score["pool"] in counted]
+    values = [float(score["value"] or 0) for score in chosen]
+    return float(np.mean(values)) if values else None
+
+
+def score_tables(result: Result) -> list[ScoreTable]:
+    """A table a task, and one more for balanced verification; tasks without scores are left out."""
+    negatives: dict[str, Conditions] = {kind: {"condition": kind} for kind in ("intra", "inter")}
+    kinds: dict[str, Conditions] = {"illum": {"condition": "illumination"}, "view": {"condition": "viewpoint"}}
+    largest = max((int(score["pool"]) for score in result.scores if score["pool"]), default=0)
+    pools: dict[str, Conditions] = {f"pool {pool:,}": {"pool": pool} for pool in sorted({MATLAB_POOL, largest})}
+    made = [
+        _table(result, "Verification, imbalanced, mAP %", HEADLINES["verification"], negatives),
+        _table(result, "Verification, balanced, ROC area %", BALANCED, negatives),
+        _table(result, "Matching, mAP %", HEADLINES["matching"], kinds),
+        _table(result, "Retrieval, mAP %, mean over pools", HEADLINES["retrieval"], pools),
+    ]
+    return [table for table in made if table.rows]
+
+
+def _table(result: Result, title: str, asked: Conditions, more: Mapping[str, Conditions]) -> ScoreTable:
+    """Two rows a descriptor, by the official rule and by the fair one: at each noise, the mean, further means.
+
+    The best by the official rule comes first. Columns that nothing fills are left out.
+    """
+    columns: dict[str, Conditions] = {**NOISE, "mean": {}, **more}
+    means: dict[str, dict[str, list[float | None]]] = {}
+    for score in result.scores:
+        if score["task"] == asked["task"]:
+            name, rule = str(score["descriptor"]), str(score["rule"])
+            own: Conditions = {"descriptor": name, "rule": rule, **asked}
+            if rule not in means.setdefault(name, {}):
+                means[name][rule] = [mean_score(result, own, chosen) for chosen in columns.values()]
+    best = sorted(means, key=lambda name: -(means[name]["official"][len(NOISE)] or 0))
+    every = [row for name in best for row in means[name].values()]
+    filled = [place for place in range(len(columns)) if any(row[place] is not None for row in every)]
+    return ScoreTable(
+        title,
+        ["descriptor", "rule", *(list(columns)[place] for place in filled)],
+        [
+            ["" if rule == "fair" else name, rule, *(_figure(row[place]) for place in filled)]
+            for name in best
+            for rule, row in means[name].items()
+        ],
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

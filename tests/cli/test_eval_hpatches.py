@@ -1,0 +1,63 @@
+"""`doap eval hpatches`, as a user calls it."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from doap.evaluation.result import read_result
+from small_official_sets import make_hpatches
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
+    return make_hpatches(tmp_path / "hpatches", patches=5)
+
+
+def test_all_tasks_tables_and_files(doap, data: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    outputs = ("--json", "hp.json", "--csv", "hp.csv", "--figure", "hp.png", "--export", "descriptors")
+    status, shown, _ = doap("eval", "hpatches", "--data", data, "--models", "sift", "doap-demo-256b", *outputs)
+    assert status == 0
+    for word in ("Verification", "Matching", "Retrieval", "official", "fair", "doap-demo-256b", "seed 0"):
+        assert word in shown
+    result = read_result(tmp_path / "hp.json")
+    assert [about["name"] for about in result.contenders] == ["sift", "doap-demo-256b"]
+    with (tmp_path / "hp.csv").open() as lines:
+        assert len(list(csv.DictReader(lines))) == len(result.scores)
+    assert (tmp_path / "hp.png").stat().st_size > 10_000
+
+    read = [tmp_path / "descriptors" / name for name in ("sift", "doap-demo-256b")]
+    again = ("--descriptors", *read, "--json", "again.json")
+    assert doap("eval", "hpatches", "--data", data, *again)[0] == 0
+    for old, new in zip(result.scores, read_result(tmp_path / "again.json").scores, strict=True):
+        assert new == {**old, "value": pytest.approx(old["value"], abs=1e-9)}
+
+
+def test_one_sequence_one_task(doap, data: Path) -> None:  # type: ignore[no-untyped-def]
+    call = ("eval", "hpatches", "--data", data / "i_one", "--models", "sift")
+    status, shown, _ = doap(*call, "--tasks", "matching", "retrieval")
+    assert status == 0
+    assert "left out: retrieval: needs distractors of other sequences" in shown
+    assert "Verification" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--tasks", "detection"), "no task detection"),
+        (("--split", "a"), "no splits.json"),
+        (("--figure", "x.txt"), "figures are written as"),
+        (("--descriptors", "absent"), "absent: no such folder"),
+        (("--descriptors", "sift"), "two descriptors are called sift"),
+        (("--export", "."), "sift: exists already"),
+    ],
+)
+def test_faults_are_told_in_one_line(
+    doap, data: Path, arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "sift").mkdir()
+    status, _, complaint = doap("eval", "hpatches", "--data", data, "--models", "sift", *arguments)
+    assert status == 1
+    assert message in complaint
+    assert complaint.count("\n") == 1
