@@ -24,8 +24,8 @@ def draw_tasks(result: Result, path: Path) -> None:
     """
     tasks = [task for task in TITLES if any(score["task"] == task for score in result.scores)]
     names = list(dict.fromkeys(str(score["descriptor"]) for score in result.scores))
-    palette = matplotlib.colormaps["Pastel1"].resampled(9)
-    colours = {name: palette(number % 9) for number, name in enumerate(names)}
+    palette = matplotlib.colormaps["Set3"]
+    colours = {name: palette(number % palette.N) for number, name in enumerate(names)}
     longest = max(map(len, names))
     size = ((3.4 + 0.075 * longest) * len(tasks), 0.34 * len(names) + 1.75)
     figure = Figure(figsize=size, layout="constrained")

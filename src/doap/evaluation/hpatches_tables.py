@@ -50,12 +50,12 @@ def score_tables(result: Result) -> list[ScoreTable]:
     negatives: dict[str, Conditions] = {kind: {"condition": kind} for kind in ("intra", "inter")}
     kinds: dict[str, Conditions] = {"illum": {"condition": "illumination"}, "view": {"condition": "viewpoint"}}
     largest = max((int(score["pool"]) for score in result.scores if score["pool"]), default=0)
-    pools: dict[str, Conditions] = {f"pool {pool:,}": {"pool": pool} for pool in sorted({MATLAB_POOL, largest})}
+    pools: dict[str, Conditions] = {f"{pool:,}": {"pool": pool} for pool in sorted({MATLAB_POOL, largest})}
     made = [
         _table(result, "Verification, imbalanced, mAP %", HEADLINES["verification"], negatives),
         _table(result, "Verification, balanced, ROC area %", BALANCED, negatives),
         _table(result, "Matching, mAP %", HEADLINES["matching"], kinds),
-        _table(result, "Retrieval, mAP %, mean over pools", HEADLINES["retrieval"], pools),
+        _table(result, "Retrieval, mAP %, mean over pools, then in pools of one size", HEADLINES["retrieval"], pools),
     ]
     return [table for table in made if table.rows]
 
