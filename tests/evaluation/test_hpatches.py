@@ -12,9 +12,9 @@ from PIL import Image
 from doap.errors import DoapError
 from doap.evaluation.contenders import Selection
 from doap.evaluation.hpatches import evaluate, open_test
-from doap.evaluation.hpatches_figure import draw_tasks
+from doap.evaluation.hpatches_figure import draw_hpatches
 from doap.evaluation.hpatches_matching import matching
-from doap.evaluation.hpatches_tables import mean_score, score_tables
+from doap.evaluation.hpatches_tables import hpatches_tables, mean_score
 from doap.evaluation.result import Result
 from doap.patches.source import Progress, no_progress
 from slow_hpatches import some_codes
@@ -90,17 +90,19 @@ def test_retrieval_counts_the_official_pools() -> None:
 
 
 def test_tables_name_the_best_first(result: Result) -> None:
-    tables = score_tables(result)
+    tables = hpatches_tables(result)
     assert [table.title.split(",")[0] for table in tables] == ["Verification", "Verification", "Matching", "Retrieval"]
-    assert tables[0].columns == ["descriptor", "rule", "easy", "hard", "tough", "mean", "intra", "inter"]
-    assert tables[2].columns[-2:] == ["illum", "view"]
+    assert tables[0].columns == ("descriptor", "rule", "easy", "hard", "tough", "mean", "intra", "inter")
+    assert tables[2].columns[-2:] == ("illum", "view")
     assert tables[3].columns[-1] == "17"
     for table in tables:
-        assert [row[1] for row in table.rows] == ["official", "fair"] * 2
-        assert {row[0] for row in table.rows} == {"one", "another", ""}
-        assert float(table.rows[0][5]) >= float(table.rows[2][5])
-        means = [np.mean([float(cell) for cell in row[2:5]]) for row in table.rows]
-        np.testing.assert_allclose([float(row[5]) for row in table.rows], means, atol=0.02)
+        rows = [row.cells for row in table.rows]
+        assert [row[1] for row in rows] == ["official", "fair"] * 2
+        assert {row[0] for row in rows} == {"one", "another"}
+        assert rows[0][0] == rows[1][0]
+        assert float(rows[0][5]) >= float(rows[2][5])
+        means = [np.mean([float(cell) for cell in row[2:5]]) for row in rows]
+        np.testing.assert_allclose([float(row[5]) for row in rows], means, atol=0.02)
 
 
 def test_one_sequence_has_no_strangers(folder: Path) -> None:
@@ -113,7 +115,7 @@ def test_one_sequence_has_no_strangers(folder: Path) -> None:
     result = evaluate(test, [Given("one", "bits")])
     assert {score["task"] for score in result.scores} == {"verification", "matching"}
     assert {score["condition"] for score in result.scores} == {"intra", "illumination", "all"}
-    assert len(score_tables(result)) == 3
+    assert len(hpatches_tables(result)) == 3
 
 
 def test_a_split_names_the_sequences(folder: Path) -> None:
@@ -152,7 +154,7 @@ def test_descriptors_that_are_no_numbers_are_refused(folder: Path, monkeypatch: 
 def test_the_figure_has_a_panel_a_task(result: Result, tasks: int, tmp_path: Path) -> None:
     kept = ("verification", "matching", "retrieval")[:tasks]
     part = result.model_copy(update={"scores": [score for score in result.scores if score["task"] in kept]})
-    draw_tasks(part, tmp_path / "tasks.png")
+    draw_hpatches(part, tmp_path / "tasks.png")
     with Image.open(tmp_path / "tasks.png") as picture:
         width, height = picture.size
     assert width / tasks == pytest.approx(110 * (3.4 + 0.075 * len("another")), abs=2)

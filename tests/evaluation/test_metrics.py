@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score
 
-from doap.evaluation.metrics import average_precision, false_positive_rate_at_recall, roc_area
+from doap.evaluation.metrics import average_precision, false_positive_rate_at_recall
 
 
 def by_definition(relevant: list[bool], positives: int) -> float:
@@ -51,22 +51,6 @@ def test_chances_give_the_mean_over_all_that_may_be_right(items: list[tuple[int,
         weight = np.prod([chance if hit else 1 - chance for chance, hit in zip(chances, right, strict=True)])
         expected += weight * average_precision(distances, right, positives=7)
     assert average_precision(distances, chances, positives=7) == pytest.approx(expected, abs=1e-12)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=60).filter(
-        lambda items: 0 < sum(match for _, match in items) < len(items)
-    )
-)
-def test_the_roc_area_equals_scikit_learn_with_ties(items: list[tuple[int, bool]]) -> None:
-    distances, same = zip(*items, strict=True)
-    expected = roc_auc_score(same, [-distance for distance in distances])
-    assert roc_area(distances, same) == pytest.approx(expected, abs=1e-12)
-
-
-def test_the_roc_area_needs_both_kinds_of_pairs() -> None:
-    with pytest.raises(ValueError, match="pairs that match and pairs that do not"):
-        roc_area([1, 2], [True, True])
 
 
 def test_a_constant_descriptor_gains_nothing() -> None:

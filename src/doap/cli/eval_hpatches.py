@@ -21,10 +21,10 @@ from doap.cli.eval_options import (
     write_outputs,
 )
 from doap.errors import DoapError
-from doap.evaluation.hpatches import TASKS, HPatchesTest, PatchDescriber, evaluate, open_test
+from doap.evaluation.hpatches import RULE, TASKS, HPatchesTest, PatchDescriber, evaluate, open_test
 from doap.evaluation.hpatches_csv import CsvDescriptors, write_descriptors
-from doap.evaluation.hpatches_figure import draw_tasks
-from doap.evaluation.hpatches_tables import score_tables
+from doap.evaluation.hpatches_figure import draw_hpatches
+from doap.evaluation.hpatches_tables import hpatches_tables
 from doap.evaluation.result import Result
 from doap.patches.source import Progress
 
@@ -73,7 +73,7 @@ def hpatches(
     _show(result, test)
     if export:
         say(f"descriptors written to {export}")
-    write_outputs(result, json_file, csv_file, figure, draw_tasks)
+    write_outputs(result, json_file, csv_file, figure, draw_hpatches)
 
 
 def _check_names(describers: Sequence[PatchDescriber], export: Path | None, written: Sequence[str]) -> None:
@@ -107,8 +107,9 @@ def _beginner(bars: Bars) -> Callable[[str], Progress]:
 
 
 def _show(result: Result, test: HPatchesTest) -> None:
-    for table in score_tables(result):
-        show_table(*table, left=2)
+    for table in hpatches_tables(result):
+        show_table(table)
+    say(RULE)
     if test.pairs:
         say(f"pairs: {test.pairs.origin}")
     if test.searches:

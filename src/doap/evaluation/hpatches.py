@@ -29,6 +29,11 @@ from doap.patches.patchset import PatchSet
 from doap.patches.source import Progress, no_progress
 
 TASKS = ("verification", "matching", "retrieval")
+RULE = (
+    "official: the arithmetic of the official Python code, areas by the trapezoid rule, ties in the order of its lists "
+    "(in verification negatives first, in retrieval positives first); fair: true AP and ROC area, ties in no order; "
+    "retrieval is the mean over the official pools that were filled"
+)
 
 
 class PatchDescriber(Protocol):
@@ -86,6 +91,7 @@ class HPatchesTest:
             "verification lists": self.pairs.origin if self.pairs else None,
             "retrieval lists": self.searches.origin if self.searches else None,
             "left out": list(self.left_out),
+            "rule": RULE,
         }
 
 

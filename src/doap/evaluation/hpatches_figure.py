@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from doap.evaluation.bars import colours_of
 from doap.evaluation.hpatches_tables import HEADLINES, NOISE, Conditions, mean_score
 from doap.evaluation.result import Result
 from doap.figure_files import write_figure
@@ -17,15 +18,14 @@ MARKS = {"intra": "o", "inter": "D", "illumination": "D", "viewpoint": "*", "all
 FAIR = "|"
 
 
-def draw_tasks(result: Result, path: Path) -> None:
+def draw_hpatches(result: Result, path: Path) -> None:
     """Bars are means by the official rule, with their figures beside them; the tick on each is the fair mean.
 
     Marks are coloured by noise and shaped by condition: negatives in verification, kind of sequence in matching.
     """
     tasks = [task for task in TITLES if any(score["task"] == task for score in result.scores)]
     names = list(dict.fromkeys(str(score["descriptor"]) for score in result.scores))
-    palette = matplotlib.colormaps["Set3"]
-    colours = {name: palette(number % palette.N) for number, name in enumerate(names)}
+    colours = colours_of(names)
     longest = max(map(len, names))
     size = ((3.4 + 0.075 * longest) * len(tasks), 0.34 * len(names) + 1.75)
     figure = Figure(figsize=size, layout="constrained")
@@ -43,16 +43,14 @@ def draw_tasks(result: Result, path: Path) -> None:
     write_figure(figure, path)
 
 
-def _draw_task(
-    axes: Axes, result: Result, task: str, names: list[str], colours: dict[str, tuple[float, float, float, float]]
-) -> None:
+def _draw_task(axes: Axes, result: Result, task: str, names: list[str], colours: dict[str, str]) -> None:
     """One panel, the best descriptor on top."""
     figures = {name: mean_score(result, _asked(task, name, "official")) or 0.0 for name in names}
     order = sorted(names, key=lambda name: figures[name])
     axes.barh(
         range(len(order)),
         [figures[name] for name in order],
-        color=[colours[name] for name in order],
+        color=[to_rgba(colours[name], 0.35) for name in order],  # pale, so that the marks are seen
         edgecolor="black",
         linewidth=0.8,
         height=0.74,

@@ -1,12 +1,12 @@
 """The scores of HPatches as tables: means by the official rule as its code takes them, and by the fair one."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from doap.evaluation.hpatches_retrieval import MATLAB_POOL, OFFICIAL_POOLS
 from doap.evaluation.result import Result
+from doap.evaluation.table import Row, Table, number
 from doap.patches.hpatches import NOISES
 
 Conditions = Mapping[str, str | int]
@@ -19,14 +19,6 @@ HEADLINES: dict[str, Conditions] = {
 }
 BALANCED: Conditions = {"task": "verification", "balance": "balanced"}
 NOISE: dict[str, Conditions] = {noise: {"noise": noise} for noise in NOISES[1:]}
-
-
-class ScoreTable(NamedTuple):
-    """A table of figures, ready to print; the first two columns are the descriptor and the rule."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
 
 
 def mean_score(result: Result, *conditions: Conditions) -> float | None:
@@ -45,7 +37,7 @@ def mean_score(result: Result, *conditions: Conditions) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def score_tables(result: Result) -> list[ScoreTable]:
+def hpatches_tables(result: Result) -> list[Table]:
     """A table a task, and one more for balanced verification; tasks without scores are left out."""
     negatives: dict[str, Conditions] = {kind: {"condition": kind} for kind in ("intra", "inter")}
     kinds: dict[str, Conditions] = {"illum": {"condition": "illumination"}, "view": {"condition": "viewpoint"}}
@@ -60,32 +52,19 @@ def score_tables(result: Result) -> list[ScoreTable]:
     return [table for table in made if table.rows]
 
 
-def _table(result: Result, title: str, asked: Conditions, more: Mapping[str, Conditions]) -> ScoreTable:
+def _table(result: Result, title: str, asked: Conditions, more: Mapping[str, Conditions]) -> Table:
     """Two rows a descriptor, by the official rule and by the fair one: at each noise, the mean, further means.
 
     The best by the official rule comes first. Columns that nothing fills are left out.
     """
     columns: dict[str, Conditions] = {**NOISE, "mean": {}, **more}
-    means: dict[str, dict[str, list[float | None]]] = {}
+    means: dict[tuple[str, str], dict[str, float | None]] = {}
     for score in result.scores:
-        if score["task"] == asked["task"]:
-            name, rule = str(score["descriptor"]), str(score["rule"])
-            own: Conditions = {"descriptor": name, "rule": rule, **asked}
-            if rule not in means.setdefault(name, {}):
-                means[name][rule] = [mean_score(result, own, chosen) for chosen in columns.values()]
-    best = sorted(means, key=lambda name: -(means[name]["official"][len(NOISE)] or 0))
-    every = [row for name in best for row in means[name].values()]
-    filled = [place for place in range(len(columns)) if any(row[place] is not None for row in every)]
-    return ScoreTable(
-        title,
-        ["descriptor", "rule", *(list(columns)[place] for place in filled)],
-        [
-            ["" if rule == "fair" else name, rule, *(_figure(row[place]) for place in filled)]
-            for name in best
-            for rule, row in means[name].items()
-        ],
-    )
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+        key = str(score["descriptor"]), str(score["rule"])
+        if score["task"] == asked["task"] and key not in means:
+            own: Conditions = {"descriptor": key[0], "rule": key[1], **asked}
+            means[key] = {name: mean_score(result, own, chosen) for name, chosen in columns.items()}
+    filled = [name for name in columns if any(row[name] is not None for row in means.values())]
+    best = sorted(means, key=lambda key: (-(means[key[0], "official"]["mean"] or 0), key[0], key[1] == "fair"))
+    rows = tuple(Row((*key, *(number(means[key][name], 2) for name in filled))) for key in best)
+    return Table(("descriptor", "rule", *filled), rows, words=2, better="more", title=title)

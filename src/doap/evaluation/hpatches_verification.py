@@ -10,9 +10,10 @@ from torch import Tensor
 
 from doap.evaluation.hpatches_distances import pair_distances, tie_ranks, tolerance
 from doap.evaluation.hpatches_lists import Pairs, VerificationLists
-from doap.evaluation.metrics import average_precision, roc_area
+from doap.evaluation.metrics import average_precision
 from doap.evaluation.official_metrics import official_average_precision, official_roc_area
 from doap.evaluation.result import Score
+from doap.evaluation.roc import roc, roc_area
 from doap.patches.hpatches import NOISES
 from doap.patches.hpatches_tasks import find_patches
 from doap.patches.patchset import PatchSet
@@ -46,12 +47,12 @@ def verification(
 
 def judge(negative: Tensor, positive: Tensor, equal_within: float) -> dict[tuple[str, str], float]:
     """ROC area and AP of (M,) negative and (P,) positive pairs' distances, by balance and rule."""
-    ranks = tie_ranks(torch.cat([negative, positive]), equal_within)
+    ranks = tie_ranks(torch.cat([negative, positive]), equal_within).astype(np.float64)
     same = np.arange(len(ranks)) >= len(negative)
     few = len(negative) + len(positive) // 5
     return {
         ("balanced", "official"): official_roc_area(ranks, same),
-        ("balanced", "fair"): roc_area(ranks, same),
+        ("balanced", "fair"): roc_area(*roc(ranks, same)),
         ("imbalanced", "official"): official_average_precision(ranks[:few], same[:few]),
         ("imbalanced", "fair"): average_precision(ranks[:few], same[:few]),
     }

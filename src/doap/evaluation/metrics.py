@@ -50,28 +50,6 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike, positives: int 
     return float(((expected[tie] + place * expected_others[tie]) / (size[tie] * rank)).sum() / total)
 
 
-def roc_area(distances: ArrayLike, same: ArrayLike) -> float:
-    """Area under the ROC curve: the chance that a matching pair is nearer than another one, ties counting half.
-
-    Args:
-        distances: (N,) of the pairs.
-        same: (N,) bool, which pairs match; some do, and some do not.
-
-    Returns:
-        The area in [0, 1]; 1 is best, and a descriptor that maps all patches to one point scores 1/2.
-
-    Example:
-        >>> roc_area([0.1, 0.3, 0.3, 0.4], [True, True, False, False])
-        0.875
-    """
-    distance, match = _judged("a pair", distances, same)
-    if match.all() or not match.any():
-        raise ValueError("there must be pairs that match and pairs that do not")
-    others, matching = np.sort(distance[~match]), np.sort(distance[match])
-    nearer, upto = (np.searchsorted(others, matching, side) for side in ("left", "right"))
-    return float(1 - (nearer + upto).mean() / (2 * len(others)))
-
-
 def false_positive_rate_at_recall(distances: ArrayLike, same: ArrayLike, recall: float = 0.95) -> float:
     """Share of the non-matching pairs that pass the threshold which lets a share `recall` of the matching ones pass.
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from doap.evaluation.hpatches_figure import draw_hpatches
+from doap.evaluation.hpatches_tables import hpatches_tables
 from doap.evaluation.oxford_figure import draw_oxford
 from doap.evaluation.pair_tables import oxford_tables, pairs_tables
 from doap.evaluation.pairs_figure import draw_pairs
@@ -46,7 +48,7 @@ class Shown:
 # One entry a benchmark; any other is shown by its scores alone.
 SHOWN = {
     "phototour": Shown(_alone(phototour_table), draw_phototour, partial(phototour_table, None), holds_quoted=True),
-    "hpatches": Shown(quoted=partial(published_table, "hpatches", 1)),
+    "hpatches": Shown(hpatches_tables, draw_hpatches, partial(published_table, "hpatches", 1)),
     "romepatches": Shown(
         _alone(romepatches_table), draw_romepatches, partial(romepatches_table, None), holds_quoted=True
     ),
