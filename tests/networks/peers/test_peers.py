@@ -8,8 +8,6 @@ import pytest
 
 import doap
 from doap import DoapError
-from doap.evaluation.baselines.sift import Sift
-from doap.evaluation.describers import describer
 from doap.features import PatchDescriber
 from doap.networks.peers import list_peers
 from doap.photos.frames import detect_dog
@@ -28,9 +26,7 @@ def test_an_unknown_name_lists_models_and_peers() -> None:
 
 def test_frames_of_an_image_are_described_by_any_name(photo: np.ndarray) -> None:
     frames = detect_dog(photo, 30)
-    assert isinstance(describer("rootsift"), Sift)
-    orb = describer("orb")
-    assert isinstance(orb, PatchDescriber)
+    orb = PatchDescriber(doap.load("orb"))
     assert (orb.name, orb.kind) == ("orb", "binary")
     assert orb.describe_frames(photo, frames).shape == (30, 32)
     assert len(doap.detect_and_describe(photo, doap.load("teblid-256"), 30).descriptors) == 30
