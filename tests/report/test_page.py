@@ -49,6 +49,20 @@ def test_without_results_every_section_says_so_and_quotes(tmp_path: Path) -> Non
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["index.html"]
 
 
+def test_data_that_cannot_be_had_is_said_to_be_so(tmp_path: Path) -> None:
+    found = sections(write_report(Gathered(), tmp_path / "out", ["phototour"]))
+    assert "Not measured: data set not available." in found["phototour"]
+    assert "Not measured: no result was given." in found["oxford"]
+
+
+@pytest.mark.parametrize(("key", "message"), [("rome", "is none of"), ("phototour", "has a result")])
+def test_only_a_section_without_results_can_be_unavailable(key: str, message: str, tmp_path: Path) -> None:
+    PHOTOTOUR.write_json(tmp_path / "p.json")
+    with pytest.raises(DoapError, match=f"--unavailable: {key} {message}"):
+        write_report(gather([tmp_path / "p.json"]), tmp_path / "out", [key])
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_result_is_shown_with_its_rule_its_figure_and_the_quoted_rows(tmp_path: Path) -> None:
     PHOTOTOUR.write_json(tmp_path / "p.json")
     page = write_report(gather([tmp_path / "p.json", tmp_path / "p.json"]), tmp_path / "out")

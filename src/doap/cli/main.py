@@ -7,6 +7,7 @@ import typer
 import doap
 from doap.cli import data, demo, describe, evaluate, match, recipes, report, show, sweep, train
 from doap.cli.console import complain
+from doap.cli.eval_options import ManyValues
 from doap.errors import DoapError
 
 app = typer.Typer(
@@ -22,7 +23,7 @@ app.command("describe", epilog=describe.EXAMPLE)(describe.describe)
 app.command("train", epilog=train.EXAMPLE)(train.train)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
 app.command("recipes", epilog=recipes.EXAMPLE)(recipes.recipes)
-app.command("report", epilog=report.EXAMPLE)(report.report)
+app.command("report", cls=ManyValues, epilog=report.EXAMPLE)(report.report)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(data.app, name="data")
 app.add_typer(show.app, name="show")

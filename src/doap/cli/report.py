@@ -21,13 +21,17 @@ def report(
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for index.html and its pictures.")],
+    unavailable: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SECTION …", help="Benchmarks whose data set cannot be had, so that the page says so."),
+    ] = None,
 ) -> None:
     """Gather results into one page that mirrors the paper: its tables and figures, ours beside the published ones.
 
     What was not measured is said, with the command that measures it.
     """
     gathered = gather(results)
-    page = write_report(gathered, output)
+    page = write_report(gathered, output, unavailable or [])
     for file in gathered.left_out:
         say(f"left out: {file} is no result", style="yellow")
     counts = f"results {len(gathered.results)}, sweeps {len(gathered.sweeps)}, pictures {len(gathered.pictures)}"

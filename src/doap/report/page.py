@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections.abc import Sequence
 from html import escape
 from itertools import count
 from pathlib import Path
@@ -21,18 +22,26 @@ from doap.report.shown import shown
 TITLE = "Local descriptors optimised for Average Precision: results"
 
 
-def write_report(gathered: Gathered, folder: Path) -> Path:
+def write_report(gathered: Gathered, folder: Path, unavailable: Sequence[str] = ()) -> Path:
     """Draw the figures and write index.html; returns its path.
 
     Args:
         gathered: what to show.
         folder: for the page and its pictures.
+        unavailable: keys of sections whose data set cannot be had.
+
+    Raises:
+        DoapError: if one of these keys is no section's, or has a result.
     """
-    make_folder(folder)
     known = {section.key for section in SECTIONS}
+    for key in unavailable:
+        if key not in known or key in _keys(gathered):
+            why = "has a result" if key in known else f"is none of {', '.join(sorted(known))}"
+            raise DoapError(f"--unavailable: {key} {why}")
+    make_folder(folder)
     further = [key for key in dict.fromkeys(_keys(gathered)) if key not in known]
     others = [Section(key, key, "", "Not in the paper.", "") for key in further]
-    body = "".join(_section(section, gathered, folder) for section in (*SECTIONS, *others))
+    body = "".join(_section(section, gathered, folder, section.key in unavailable) for section in (*SECTIONS, *others))
     page = folder / "index.html"
     write_text(page, html.document(TITLE, _head(gathered, others) + body))
     return page
@@ -69,13 +78,14 @@ def _files(paths: list[Path]) -> str:
     return ", ".join(f"<code>{escape(str(path))}</code>" for path in paths)
 
 
-def _section(section: Section, gathered: Gathered, folder: Path) -> str:
+def _section(section: Section, gathered: Gathered, folder: Path, unavailable: bool) -> str:
     place = f'<div class="place">{escape(section.place)}</div>' if section.place else ""
     said = f'<p class="soft">The paper says: {escape(section.said)}</p>' if section.said else ""
     measured = _measured(section, gathered, folder)
     made = html.commands(section.command) if section.command else ""
     if not measured:
-        made = f'<div class="missing"><b>Not measured:</b> no result was given. It is made by{made}</div>'
+        why = "data set not available" if unavailable else "no result was given"
+        made = f'<div class="missing"><b>Not measured: {why}.</b> It is made by{made}</div>'
     elif made:
         made = f'<p class="soft">How it is made:</p>{made}'
     return (
