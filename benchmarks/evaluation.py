@@ -2,6 +2,7 @@
 
     python benchmarks/evaluation.py                   # on a CPU
     python benchmarks/evaluation.py --device cuda
+    python benchmarks/evaluation.py --patches DIR     # and whether the fastest mode changes mAP on an HPatches folder
     python benchmarks/evaluation.py --try --sequences 4 --rows 100     # small, and nothing is written
 
 Writes benchmarks/results/evaluation-<device>.json.
@@ -16,17 +17,21 @@ import argparse
 import resource
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.spatial.distance import cdist, euclidean
 
 import doap
+from doap.evaluation.hpatches import open_test
 from doap.evaluation.hpatches_distances import to_device
 from doap.evaluation.hpatches_lists import RetrievalLists, VerificationLists, draw_pairs, draw_queries
 from doap.evaluation.hpatches_matching import matching
 from doap.evaluation.hpatches_retrieval import pools_of, retrieval
 from doap.evaluation.hpatches_verification import verification
+from doap.networks.architecture import Architecture, build
+from doap.networks.descriptor import Descriptor
 from doap.networks.fast import fastest
 from doap.patches.hpatches import NOISES, STRIPS
 from doap.patches.hpatches_tasks import find_patches, sequence_blocks
@@ -149,7 +154,7 @@ def describing(device: str) -> Measured:
     """L2Net on patches of 65x65, in the fastest mode and as it is loaded."""
     count = 200_000 if device == "cuda" else 4096
     patches = np.random.default_rng(0).integers(0, 256, (count, 65, 65), dtype=np.uint8)
-    plain = doap.load("doap-demo-128", device)
+    plain = Descriptor(build(Architecture()), "real", 12.0, "L2Net").to(device).eval()
     fast = fastest(plain)
     speed = {}
     for name, model in (("doap", fast), ("float32", plain)):
@@ -160,12 +165,33 @@ def describing(device: str) -> Measured:
     return {**{f"{name}, patches a second": value for name, value in speed.items()}, "ratio": ratio}
 
 
+def unchanged(folder: Path, names: list[str], device: str) -> dict[str, Measured]:
+    """The matching task on real patches, in the fastest mode and in float32: by how much mAP differs, at most 0.1."""
+    test = open_test(folder, tasks=["matching"])
+    patches = test.patches.take(np.arange(len(test.patches)))
+    found: dict[str, Measured] = {}
+    for name in names:
+        model = doap.load(name, device)
+        maps = {}
+        for mode, described in (("fastest", fastest(model)), ("float32", model)):
+            codes = to_device(doap.describe(patches, described), device)
+            fair = [score for score in matching(codes, test.patches) if score["rule"] == "fair"]
+            maps[mode] = float(np.mean([float(score["value"] or 0) for score in fair]))
+        apart = abs(maps["fastest"] - maps["float32"])
+        print(f"  {model.name}: {maps['fastest']:.2f} fastest, {maps['float32']:.2f} float32", flush=True)
+        assert apart <= 0.1, f"{model.name}: the fastest mode changes mAP by {apart:.2f}"
+        found[model.name] = {f"{mode}, matching mAP %": value for mode, value in maps.items()}
+    return found
+
+
 def main() -> None:
     """Run all, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--sequences", type=int, default=40)
     parser.add_argument("--rows", type=int, default=1560)
+    parser.add_argument("--patches", type=Path, help="an HPatches folder: does the fastest mode change the result?")
+    parser.add_argument("--models", nargs="+", default=doap.list_models(), help="on these patches")
     parser.add_argument("--try", dest="trial", action="store_true", help="write nothing")
     asked = parser.parse_args()
     result: dict[str, object] = {}
@@ -175,6 +201,9 @@ def main() -> None:
         result[f"judging {words}"] = judging(kind, patches, asked.device)
     print("describing with L2Net", flush=True)
     result["describing"] = describing(asked.device)
+    if asked.patches:
+        print(f"in the fastest mode and in float32, on {asked.patches.name}", flush=True)
+        result["fastest mode"] = unchanged(asked.patches, asked.models, asked.device)
     if not asked.trial:
         write_result("evaluation", asked.device, result)
 
