@@ -1,0 +1,100 @@
+"""Writes the tables of docs/evaluation.md from the results in docs/results and benchmarks/results.
+
+    python docs/tables.py        # after measuring again
+
+A table stands between `<!-- NAME -->` and `<!-- /NAME -->`; a test says when it is not what the results give.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from doap.evaluation.hpatches_tables import HEADLINES, NOISE, mean_score
+from doap.evaluation.pair_tables import oxford_tables
+from doap.evaluation.result import Result, read_result
+from doap.evaluation.table import Row, Table, number
+
+DOCS = Path(__file__).parent
+PAGE = DOCS / "evaluation.md"
+RESULTS = DOCS / "results"
+SPEED = DOCS.parent / "benchmarks" / "results"
+
+
+def tables() -> dict[str, str]:
+    """The text of each table, by name."""
+    found = {}
+    for name, make in (
+        ("hpatches", hpatches_summary),
+        ("i_contruction", hpatches_summary),
+        ("oxford-harris-affine", oxford_tables),
+        ("oxford-dog", oxford_tables),
+    ):
+        found[name] = "\n\n".join(map(markdown, make(read_result(RESULTS / f"{name}.json"))))
+    machines = [json.loads(file.read_text()) for file in sorted(SPEED.glob("evaluation-*.json"))]
+    return {**found, "speed": markdown(speed(machines)), "fast": markdown(fastest_mode(machines))}
+
+
+def hpatches_summary(result: Result) -> list[Table]:
+    """The headline of each task by both rules, and matching at each noise."""
+    tasks = [task for task in HEADLINES if any(score["task"] == task for score in result.scores)]
+    rows = []
+    for model in result.contenders:
+        own = {"descriptor": model["name"]}
+        cells = [mean_score(result, own, HEADLINES[t], {"rule": r}) for t in tasks for r in ("official", "fair")]
+        noises = [mean_score(result, own, HEADLINES["matching"], at, {"rule": "official"}) for at in NOISE.values()]
+        rows.append((cells[2 * tasks.index("matching")] or 0, (model["name"], [*cells, *noises])))
+    columns = [f"{task}, {rule}" for task in tasks for rule in ("official", "fair")]
+    return [
+        Table(
+            ("descriptor", *columns, *(f"matching, {noise}" for noise in NOISE)),
+            tuple(Row((name, *(number(cell, 2) for cell in cells))) for _, (name, cells) in sorted(rows)[::-1]),
+        )
+    ]
+
+
+def speed(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
+    """Seconds of judging at the official size, and the ratio to the official arithmetic."""
+    rows = []
+    for machine in machines:
+        for kind in ("128-d vectors", "256 bits"):
+            measured = machine[f"judging {kind}"]
+            tasks = [f"{measured[t]['doap']:.1f} s ({measured[t]['ratio']:.0f}x)" for t in HEADLINES]
+            most = max(measured[t]["GB at most"] for t in HEADLINES)
+            total = f"{measured['all']['doap']:.1f} s"
+            rows.append(Row((f"{machine['device']}", kind, *tasks, total, f"{most:.1f} GB")))
+    return Table(("device", "descriptors", *HEADLINES, "all three", "memory"), tuple(rows), words=2)
+
+
+def fastest_mode(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
+    """Matching mAP in the fastest mode and in float32."""
+    rows = []
+    for machine in machines:
+        for name, maps in machine.get("fastest mode", {}).items():
+            rows.append(Row((str(machine["device"]), name, *(f"{value:.2f}" for value in maps.values()))))
+    return Table(("device", "descriptor", "matching mAP %, fastest mode", "float32"), tuple(rows), words=2)
+
+
+def markdown(table: Table) -> str:
+    """A table in Markdown, its title before and its note after it."""
+    lines = [
+        "| " + " | ".join(table.columns) + " |",
+        "|" + "---|" * table.words + "---:|" * (len(table.columns) - table.words),
+        *("| " + " | ".join(row.cells) + " |" for row in table.rows),
+    ]
+    parts = [f"**{table.title}**" if table.title else "", "\n".join(lines), f"{table.note}." if table.note else ""]
+    return "\n\n".join(filter(None, parts))
+
+
+def filled(page: str) -> str:
+    """The page with its tables as the results give them."""
+    for name, text in tables().items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        whole = f"{begin}\n\n{text}\n\n{end}".replace("\\", r"\\")
+        page, count = re.subn(f"{begin}.*?{end}", whole, page, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"{PAGE}: {count} places for the table {name}")
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
