@@ -4,6 +4,7 @@ Both read each frame's neighbourhood in the frame's own coordinates, so that wha
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,17 +14,26 @@ from doap.photos.extract import FRAMES_AT_ONCE, Pyramid, axis_lengths, place_poi
 from doap.photos.frames import Frames
 from doap.photos.images import Grey
 
-# All lengths are in units of the frame's scale.
-SHAPE_WINDOW = 3.0  # sigma of the Gaussian under which gradients are summed, cut at twice that
-TURN_WINDOW = 2.0
-SMOOTHING = 0.7  # sigma of the derivatives
-SPACING = 0.75  # between samples
+
+@dataclass(frozen=True)
+class Sampling:
+    """How gradients around a frame are read, in units of its scale."""
+
+    window: float  # sigma of the Gaussian under which they are summed, cut at twice that
+    smoothing: float  # sigma of the derivatives
+    spacing: float  # between samples
+
+
+# Chosen by benchmarks/detectors.py.
+SHAPE = Sampling(window=4.0, smoothing=0.5, spacing=0.75)
+TURN = Sampling(window=2.0, smoothing=1.4, spacing=0.75)
 MAX_AXIS_RATIO = 6.0
-ISOTROPIC = 1.05  # ratio of the axes of what is left to undo at which an iteration has ended
+ITERATIONS = 12  # at most
+ISOTROPIC = 1.1  # ratio of the axes of what is left to undo at which an iteration has ended
 BINS = 36
 
 
-def affine_shape(image: Grey | Pyramid, frames: Frames, iterations: int = 12) -> Frames:
+def affine_shape(image: Grey | Pyramid, frames: Frames) -> Frames:
     """Stretch frames until the gradients inside are alike in all directions (Baumberg's iteration).
 
     The second moment matrix M of the gradients in a frame's own coordinates is undone by A ← A M^(-1/2), with
@@ -33,7 +43,6 @@ def affine_shape(image: Grey | Pyramid, frames: Frames, iterations: int = 12) ->
     Args:
         image: the picture or its pyramid.
         frames: (N, 2, 3).
-        iterations: rounds at most.
 
     Returns:
         (K, 2, 3), K <= N, in the same order and of the same scale: without those whose axes grew apart by more
@@ -44,7 +53,7 @@ def affine_shape(image: Grey | Pyramid, frames: Frames, iterations: int = 12) ->
     moving = torch.arange(len(frames), device=shaped.device)
     settled = torch.zeros(len(frames), dtype=torch.bool, device=shaped.device)
     limit = MAX_AXIS_RATIO + 1 / MAX_AXIS_RATIO
-    for _ in range(iterations):
+    for _ in range(ITERATIONS):
         if not len(moving):
             break
         undo, ratio = _undo_moments(_moments(pyramid, shaped[moving]))
@@ -74,7 +83,7 @@ def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
     turned = torch.from_numpy(frames).to(pyramid.levels[0].device, copy=True)
     for start in range(0, len(frames), FRAMES_AT_ONCE):
         chunk = turned[start : start + FRAMES_AT_ONCE]
-        x, y, weights = _gradients(pyramid, chunk, TURN_WINDOW)
+        x, y, weights = _gradients(pyramid, chunk, TURN)
         angle = _dominant(torch.atan2(y, x), torch.hypot(x, y) * weights)
         cosine, sine = angle.cos(), angle.sin()
         turn = torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
@@ -82,36 +91,37 @@ def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
     return turned.cpu().numpy()
 
 
-def _gradients(pyramid: Pyramid, frames: Tensor, window: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Derivatives of Gaussian sigma `SMOOTHING` in the coordinates of (N, 2, 3) frames, and where they count.
+def _gradients(pyramid: Pyramid, frames: Tensor, how: Sampling) -> tuple[Tensor, Tensor, Tensor]:
+    """Derivatives in the coordinates of (N, 2, 3) frames, and where they count.
 
     Returns:
         (N, m, m) along x and along y, and the (m, m) Gaussian window.
     """
-    device = frames.device
-    inner = _steps(math.ceil(2 * window / SPACING), device)
-    outer = _steps(len(inner) // 2 + math.ceil(2.5 * SMOOTHING / SPACING), device)
+    reach = math.ceil(2 * how.window / how.spacing)
+    inner = _steps(reach, how.spacing, frames.device)
+    outer = _steps(reach + math.ceil(2.5 * how.smoothing / how.spacing), how.spacing, frames.device)
     y, x = torch.meshgrid(outer, outer, indexing="ij")
     points = place_points(torch.stack([x, y], -1), frames, 1.0)
     # The level follows the shorter axis: one chosen for the longer would have blurred what varies along the shorter.
-    values = pyramid.sample(points, SPACING * axis_lengths(frames[:, :, :2])[1])
+    values = pyramid.sample(points, how.spacing * axis_lengths(frames[:, :, :2])[1])
     offsets = outer - inner[:, None]
-    blur = torch.exp(-0.5 * (offsets / SMOOTHING) ** 2)
+    blur = torch.exp(-0.5 * (offsets / how.smoothing) ** 2)
+    blur[blur < 1e-6] = 0  # numbers too small for normal floats would make the products ten times slower
     blur /= blur.sum(1, keepdim=True)
-    derive = blur * offsets / SMOOTHING**2
-    profile = torch.exp(-0.5 * (inner / window) ** 2)
+    derive = blur * offsets / how.smoothing**2
+    profile = torch.exp(-0.5 * (inner / how.window) ** 2)
     return blur @ values @ derive.T, derive @ values @ blur.T, profile[:, None] * profile
 
 
-def _steps(reach: int, device: torch.device) -> Tensor:
-    return SPACING * torch.arange(-reach, reach + 1, device=device, dtype=torch.float32)
+def _steps(reach: int, spacing: float, device: torch.device) -> Tensor:
+    return spacing * torch.arange(-reach, reach + 1, device=device, dtype=torch.float32)
 
 
 def _moments(pyramid: Pyramid, frames: Tensor) -> Tensor:
     """Second moments of the gradients, (N, 3): xx, xy, yy."""
     parts = []
     for start in range(0, len(frames), FRAMES_AT_ONCE):
-        x, y, weights = _gradients(pyramid, frames[start : start + FRAMES_AT_ONCE], SHAPE_WINDOW)
+        x, y, weights = _gradients(pyramid, frames[start : start + FRAMES_AT_ONCE], SHAPE)
         parts.append(torch.stack([(weights * product).sum((1, 2)) for product in (x * x, x * y, y * y)], 1))
     return torch.cat(parts)
 

@@ -5,6 +5,7 @@ OpenCV's SIFT calls half the size of a keypoint. A patch of the same extent then
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -21,13 +22,26 @@ Detector = Callable[[Grey, int | None], Frames]
 # SIFT gives the smaller sigma of the two whose difference is largest, a third of an octave apart, so a blob of
 # sigma s has scale s · 2^(-1/6).
 HESSIAN_SCALE = 2 ** (-1 / 6)
-# The normalised Harris response of a blob of sigma s is largest at s / 3^(1/4), derivatives and window at one sigma.
-HARRIS_SCALE = HESSIAN_SCALE * 3**0.25
 HARRIS_ALPHA = 0.05
-# Both thresholds are the response of a blob 16 grey levels above its surroundings.
-HESSIAN_THRESHOLD = 16.0
-HARRIS_THRESHOLD = 16.0
-DIVERGING = 1.3  # affine frames to try for each one wanted: about a quarter lie on edges
+HARRIS_WINDOW = 1.0  # sigma of the window under which gradients are summed, in sigmas of the derivatives
+DIVERGING = 1.3  # affine frames to try for each one wanted: some lie on edges
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is detected.
+
+    Attributes:
+        response: largest where a frame lies.
+        scale: of the frame, in sigmas at which the response is largest.
+        threshold: of the response; both kinds' is that of a blob 16 grey levels above its surroundings.
+        first: sigma of the first level of the scale space.
+    """
+
+    response: Response
+    scale: float
+    threshold: float
+    first: float
 
 
 def detect_harris(image: Grey, limit: int | None = None) -> Frames:
@@ -42,7 +56,7 @@ def detect_harris(image: Grey, limit: int | None = None) -> Frames:
     Returns:
         (N, 2, 3) float32.
     """
-    return _detect(image, _harris, HARRIS_THRESHOLD, HARRIS_SCALE, limit)
+    return _detect(image, HARRIS, limit)
 
 
 def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
@@ -57,17 +71,17 @@ def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
     Returns:
         (N, 2, 3) float32.
     """
-    return _detect(image, _hessian, HESSIAN_THRESHOLD, HESSIAN_SCALE, limit)
+    return _detect(image, HESSIAN, limit)
 
 
 def detect_harris_affine(image: Grey, limit: int | None = None) -> Frames:
     """Harris corners with affine shape; see `detect_harris` and `affine_shape`."""
-    return _detect(image, _harris, HARRIS_THRESHOLD, HARRIS_SCALE, limit, affine=True)
+    return _detect(image, HARRIS, limit, affine=True)
 
 
 def detect_hessian_affine(image: Grey, limit: int | None = None) -> Frames:
     """Hessian blobs with affine shape; see `detect_hessian` and `affine_shape`."""
-    return _detect(image, _hessian, HESSIAN_THRESHOLD, HESSIAN_SCALE, limit, affine=True)
+    return _detect(image, HESSIAN, limit, affine=True)
 
 
 DETECTORS: dict[str, Detector] = {
@@ -79,14 +93,12 @@ DETECTORS: dict[str, Detector] = {
 }
 
 
-def _detect(
-    image: Grey, response: Response, threshold: float, scale: float, limit: int | None, affine: bool = False
-) -> Frames:
+def _detect(image: Grey, kind: Kind, limit: int | None, affine: bool = False) -> Frames:
     if image.size > frames_module.MAX_DETECTION_PIXELS:
-        return detect_halved(image, lambda half: _detect(half, response, threshold, scale, limit, affine))
-    maxima = find_maxima(image, response, threshold)
+        return detect_halved(image, lambda half: _detect(half, kind, limit, affine))
+    maxima = find_maxima(image, kind.response, kind.threshold, kind.first)
     tried = limit if limit is None or not affine else round(DIVERGING * limit)
-    centres, sizes = maxima.centres[:tried], scale * maxima.sigmas[:tried]
+    centres, sizes = maxima.centres[:tried], kind.scale * maxima.sigmas[:tried]
     frames = np.concatenate([sizes[:, None, None] * np.eye(2), centres[:, :, None]], 2).astype(np.float32)
     if not len(frames):
         return frames
@@ -105,11 +117,17 @@ def _hessian(level: Plane, sigma: float) -> Plane:
 
 
 def _harris(level: Plane, sigma: float) -> Plane:
-    """det M - α trace² M of the second moments M of σ ∇L under a Gaussian of σ."""
+    """det M - α trace² M of the second moments M of σ ∇L under a Gaussian of wσ."""
     x = cv2.Scharr(level, cv2.CV_32F, 1, 0, scale=sigma / 32)
     y = cv2.Scharr(level, cv2.CV_32F, 0, 1, scale=sigma / 32)
-    side = 2 * round(3 * sigma) + 1
-    xx, xy, yy = (cv2.GaussianBlur(cv2.multiply(a, b), (side, side), sigma) for a, b in ((x, x), (x, y), (y, y)))
+    window = HARRIS_WINDOW * sigma
+    side = 2 * round(3 * window) + 1
+    xx, xy, yy = (cv2.GaussianBlur(cv2.multiply(a, b), (side, side), window) for a, b in ((x, x), (x, y), (y, y)))
     trace = xx + yy
     determinant = cv2.multiply(xx, yy) - cv2.multiply(xy, xy)
     return np.asarray(determinant - cv2.multiply(trace, trace, scale=HARRIS_ALPHA), np.float32)
+
+
+# The normalised Harris response of a blob of sigma s is largest at s / (1 + 2 w²)^(1/4) for a window w.
+HARRIS = Kind(_harris, HESSIAN_SCALE * (1 + 2 * HARRIS_WINDOW**2) ** 0.25, threshold=16.0, first=1.0)
+HESSIAN = Kind(_hessian, HESSIAN_SCALE, threshold=16.0, first=1.3)

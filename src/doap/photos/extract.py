@@ -84,7 +84,9 @@ def affine_points(frames: Tensor, size: int, extent: float) -> tuple[Tensor, Ten
 
 def place_points(unit: Tensor, frames: Tensor, extent: float) -> Tensor:
     """Where points of a patch, (s, s, 2) or (N, s, s, 2) in its own coordinates, lie in the picture: (N, s, s, 2)."""
-    return extent * (unit @ frames[:, None, :, :2].transpose(-1, -2)) + frames[:, None, None, :, 2]
+    # One matrix product a frame: thousands of points by 3x2, which is far faster than as many products by 2x2.
+    points = F.pad(extent * unit, (0, 1), value=1.0).flatten(-3, -2)
+    return (points @ frames.transpose(1, 2)).view(len(frames), *unit.shape[-3:])
 
 
 def pixel_spacing(frames: Tensor, size: int, extent: float) -> Tensor:

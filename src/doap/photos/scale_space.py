@@ -1,12 +1,13 @@
 """A Gaussian scale space in octaves, and where a response is largest in it, by OpenCV's filters.
 
 Each octave holds the picture at half the resolution of the one before, blurred at levels a third of an octave
-apart. The first level lies at sigma 1: below it, differences of pixels are no derivatives.
+apart.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -18,7 +19,6 @@ Plane = NDArray[np.float32]
 Response = Callable[[Plane, float], Plane]  # of a level and its sigma in pixels
 
 STEPS = 3  # levels an octave at which maxima are found; one more either side to compare with
-FIRST_SIGMA = 1.0
 CAMERA_SIGMA = 0.5  # blur a picture is taken to have
 SMALLEST_SIDE = 12
 MARGIN = 2  # pixels at the border of an octave, where derivatives see the reflected picture
@@ -36,21 +36,24 @@ class Maxima:
     strengths: NDArray[np.float64]
 
 
-def find_maxima(image: Grey, response: Response, threshold: float) -> Maxima:
+def find_maxima(image: Grey, response: Response, threshold: float, first: float) -> Maxima:
     """Maxima of a response over place and scale, refined between pixels and levels, strongest first.
 
     Args:
         image: (H, W) uint8.
         response: scale-normalised: as large for a structure as for the same structure enlarged.
         threshold: what a maximum must exceed.
+        first: sigma of the first level, at least 1: below, differences of pixels are no derivatives. Maxima are
+            found from a third of an octave above it.
     """
     found = [(np.zeros((0, 3)), np.zeros(0))]
-    for step, levels in _octaves(image):
-        stack = np.stack([response(level, _sigma(number)) for number, level in enumerate(levels)])
+    sigmas = [first * 2 ** (number / STEPS) for number in range(STEPS + 2)]
+    for step, levels in _octaves(image, sigmas):
+        stack = np.stack([response(level, sigma) for level, sigma in zip(levels, sigmas, strict=True)])
         places, cubes = _peaks(stack, threshold)
         offsets, strengths = _refine(cubes)
         places = places + offsets
-        places[:, 0] = step * FIRST_SIGMA * 2 ** (places[:, 0] / STEPS)
+        places[:, 0] = step * first * 2 ** (places[:, 0] / STEPS)
         places[:, 1:] *= step
         found.append((places, strengths))
     places, strengths = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -58,24 +61,22 @@ def find_maxima(image: Grey, response: Response, threshold: float) -> Maxima:
     return Maxima(places[order, :0:-1], places[order, 0], strengths[order])
 
 
-def _octaves(image: Grey) -> Iterator[tuple[int, list[Plane]]]:
-    """Picture pixels a pixel, and the levels, of each octave until the shorter side has fewer than 12 pixels."""
+def _octaves(image: Grey, sigmas: list[float]) -> Iterator[tuple[int, list[Plane]]]:
+    """Picture pixels a pixel, and the levels, of each octave until the shorter side has fewer than 12 pixels.
+
+    Sigmas are in pixels of the octave.
+    """
     if min(image.shape) < SMALLEST_SIDE:
         return
-    base = _blur(image.astype(np.float32), CAMERA_SIGMA, FIRST_SIGMA)
+    base = _blur(image.astype(np.float32), CAMERA_SIGMA, sigmas[0])
     step = 1
     while min(base.shape) >= SMALLEST_SIDE:
         levels = [base]
-        for number in range(1, STEPS + 2):
-            levels.append(_blur(levels[-1], _sigma(number - 1), _sigma(number)))
+        for before, after in pairwise(sigmas):
+            levels.append(_blur(levels[-1], before, after))
         yield step, levels
         base = np.ascontiguousarray(levels[STEPS][::2, ::2])
         step *= 2
-
-
-def _sigma(level: int) -> float:
-    """Blur of a level, in pixels of its octave."""
-    return float(FIRST_SIGMA * 2 ** (level / STEPS))
 
 
 def _blur(plane: Plane, before: float, after: float) -> Plane:

@@ -1,0 +1,111 @@
+"""Pairs of pictures that a known homography maps onto each other, to judge detectors by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from doap.photos.extract import to_bytes
+from doap.photos.frames import detect_dog
+from doap.photos.images import Grey, find_photos, read_grey
+from doap.photos.sequences import find_sequences
+from doap.photos.still import edge_map, register_still
+from doap.photos.views import LEVELS, disturb_light
+
+TILTS = (15, 30, 45, 60)  # degrees, in turn
+MAX_TURN = 45  # degrees
+ZOOM = 0.7, 1.4
+DISTANCE = 2.5  # of the camera, in half sides of the photo
+SUPERSAMPLING = 4
+MIN_KEYPOINTS = 800  # of SIFT: photos with fewer have not enough to compare detectors by
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two pictures and the homography from the first to the second."""
+
+    name: str
+    kind: str
+    first: Grey
+    second: Grey
+    homography: NDArray[np.float64]
+
+
+def tilted_pairs(folders: Sequence[Path], count: int, seed: int) -> list[Pair]:
+    """Photos, evenly from all, each with a copy seen from the side, turned, zoomed and in another light."""
+    photos = find_photos(list(folders))
+    random = np.random.default_rng(seed)
+    light = torch.Generator().manual_seed(seed)
+    pairs: list[Pair] = []
+    for place in random.permutation(len(photos)):
+        if len(pairs) == count:
+            break
+        photo = read_grey(photos[place])
+        if len(detect_dog(photo)) < MIN_KEYPOINTS:
+            continue
+        tilt = TILTS[len(pairs) % len(TILTS)]
+        homography = _tilted(photo.shape, tilt, random)
+        copy = disturb_light(torch.from_numpy(_warp(photo, homography))[None], LEVELS["easy"], light)
+        name = f"{photos[place].parent.name}/{photos[place].stem}"
+        pairs.append(Pair(name, f"tilt {tilt}", photo, to_bytes(copy)[0].numpy(), homography))
+    return pairs
+
+
+def still_pairs(folder: Path, count: int) -> list[Pair]:
+    """The first and the last picture of still views under different exposure, one folder a view, evenly from all."""
+    pairs = []
+    views = sorted(path for path in folder.iterdir() if path.is_dir())
+    for view in views:
+        pictures = find_photos([view])
+        first, second = read_grey(pictures[0]), read_grey(pictures[-1])
+        if len(detect_dog(first)) < MIN_KEYPOINTS // 2 or len(detect_dog(second)) < MIN_KEYPOINTS // 2:
+            continue
+        motion = register_still(edge_map(first), edge_map(second))
+        if motion is not None:
+            pairs.append(Pair(view.name, "still", first, second, motion))
+    chosen = np.unique(np.linspace(0, len(pairs) - 1, count).round().astype(int)) if pairs else []
+    return [pairs[number] for number in chosen]
+
+
+def sequence_pairs(folder: Path) -> list[Pair]:
+    """The first and each other image of every sequence."""
+    return [
+        Pair(f"{s.name} 1-{n + 1}", s.name, read_grey(s.images[0]), read_grey(s.images[n]), s.homographies[n])
+        for s in find_sequences(folder)
+        for n in range(1, len(s.images))
+    ]
+
+
+def _tilted(shape: tuple[int, ...], tilt: float, random: np.random.Generator) -> NDArray[np.float64]:
+    """A photo on a wall, seen at a slant of `tilt` degrees in any direction, with the camera turned and zoomed."""
+    slant, direction = np.radians(tilt), random.uniform(0, 2 * np.pi)
+    turn = np.radians(random.uniform(-MAX_TURN, MAX_TURN))
+    zoom = np.exp(random.uniform(*np.log(ZOOM)))
+    height, width = shape
+    half = max(shape) / 2
+    centre = np.array([[1 / half, 0, -(width - 1) / 2 / half], [0, 1 / half, -(height - 1) / 2 / half], [0, 0, 1]])
+    look = np.array([[1, 0, 0], [0, np.cos(slant), 0], [0, np.sin(slant) / DISTANCE, 1]])
+    seen = _turned(turn - direction) @ look @ _turned(direction)
+    return np.asarray(np.linalg.inv(centre) @ np.diag([zoom, zoom, 1]) @ seen @ centre)
+
+
+def _turned(angle: float) -> NDArray[np.float64]:
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
+
+
+def _warp(photo: Grey, homography: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The photo through a homography: each pixel the mean of 4x4 samples, as a camera integrates over its pixels.
+
+    Outside the photo its border repeats.
+    """
+    height, width = photo.shape
+    fine = SUPERSAMPLING
+    grow = np.array([[fine, 0, (fine - 1) / 2], [0, fine, (fine - 1) / 2], [0, 0, 1]])
+    size = fine * width, fine * height
+    large = cv2.warpPerspective(photo, grow @ homography, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(cv2.resize(large.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA), np.float32)
