@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.photos.frames import Frames, overlap, scales, transform_frames, transform_points
+from doap.photos.ellipses import overlap
+from doap.photos.frames import Frames, scales, transform_frames, transform_points
 
 RADIUS = 30.0  # to which the ellipse of the first picture is enlarged, so that small and large frames are judged alike
 MAX_RATIO = 2.0  # of the areas of ellipses that can still overlap by half
 # Equal circles whose centres are 0.53 radii apart overlap by half; the smaller of two ellipses can lie further off.
 REACH = 0.7
-GRID = 24  # points across the larger ellipse by which overlap is counted
 PAIRS_AT_ONCE = 4096
 
 
@@ -76,7 +76,7 @@ def find_overlaps(
     i, j = np.nonzero((2 * ratio < np.log(MAX_RATIO)) & (away < reach[:, None]))
     grow = np.stack([factor[i], factor[i], np.ones(len(i))], 1)[:, None].astype(np.float32)
     parts = [slice(k, k + PAIRS_AT_ONCE) for k in range(0, len(i), PAIRS_AT_ONCE)]
-    found = [overlap(sent[i[p]] * grow[p], second[j[p]] * grow[p], GRID) for p in parts]
+    found = [overlap(sent[i[p]] * grow[p], second[j[p]] * grow[p]) for p in parts]
     return Overlaps(first, second, np.stack([i, j], 1), np.concatenate([np.zeros(0), *found]))
 
 

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from doap.evaluation import correspondences
-from doap.evaluation.correspondences import common_part, corresponding, ellipse_overlap
-from doap.photos.frames import Frames, overlap, scales, transform_frames
+from doap.evaluation.correspondences import common_part, corresponding
+from doap.photos.ellipses import overlap
+from doap.photos.frames import Frames, scales, transform_frames
 
 HOMOGRAPHY = np.array([[0.9, -0.25, 40], [0.2, 1.05, -15], [3e-4, -2e-4, 1]])
 
@@ -24,42 +25,6 @@ def random_frames(count: int, seed: int, width: float = 120) -> Frames:
     return frames[scales(frames) > 1]
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.3, 1.0, 1.9, 2.5])
-@pytest.mark.parametrize("degrees", [0, 45, 90])
-def test_overlap_of_circles_is_the_lens_formula(shift: float, degrees: float) -> None:
-    lens = 2 * np.arccos(shift / 2) - shift / 2 * np.sqrt(4 - shift**2) if shift < 2 else 0.0
-    x, y = 5 * shift * np.cos(np.radians(degrees)), 5 * shift * np.sin(np.radians(degrees))
-    found = ellipse_overlap(circle(10, 20, 5)[None], circle(10 + x, 20 + y, 5)[None])[0]
-    assert found == pytest.approx(lens / (2 * np.pi - lens), abs=1e-3)
-
-
-def test_overlap_is_what_a_fine_grid_counts() -> None:
-    """Axes up to 8 : 1, which is more than affine frames have; needles slip through a grid."""
-    random = np.random.default_rng(0)
-    angles, stretch, radii = random.uniform(0, np.pi, (2, 60)), random.uniform(-1.04, 1.04, (2, 60)), (5, 6)
-    ellipses = []
-    for angle, ratio, radius in zip(angles, np.exp(stretch), radii, strict=True):
-        turn = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], 1).reshape(-1, 2, 2)
-        shapes = turn * (radius * np.stack([ratio, 1 / ratio], 1))[:, None]
-        ellipses.append(np.concatenate([shapes, random.uniform(0, 8, (60, 2, 1))], 2).astype(np.float32))
-    ellipses[1][:20] = ellipses[0][:20] + random.normal(0, 0.3, (20, 2, 3)).astype(np.float32)
-    parts = [[e[k : k + 5] for e in ellipses] for k in range(0, 60, 5)]
-    counted = np.concatenate([overlap(*part, 300) for part in parts])
-    assert (counted > 0.6).sum() > 10
-    assert (counted < 0.3).sum() > 10
-    np.testing.assert_allclose(ellipse_overlap(*ellipses), counted, atol=3e-3)
-
-
-def test_overlap_is_the_same_after_any_affine_map() -> None:
-    """Ellipses lie differently to the lines then, but intersection over union stays."""
-    first, second = random_frames(60, 2, 15), random_frames(60, 3, 15)
-    count = min(len(first), len(second))
-    affine = np.array([[1.5, 0.8, 3], [-0.4, 0.7, 5], [0, 0, 1.0]])
-    plain = ellipse_overlap(first[:count], second[:count])
-    sent = ellipse_overlap(*(transform_frames(f[:count], affine) for f in (first, second)))
-    np.testing.assert_allclose(sent, plain, atol=1e-3)
-
-
 def slow_correspondences(first: Frames, second: Frames, homography: np.ndarray) -> list[tuple[int, int]]:
     """From the definition, pair by pair."""
     back = transform_frames(second, np.linalg.inv(homography))
@@ -68,7 +33,7 @@ def slow_correspondences(first: Frames, second: Frames, homography: np.ndarray) 
         for j, b in enumerate(back):
             radius = np.sqrt(abs(np.linalg.det(a[:, :2])))
             grow = np.array([30 / radius, 30 / radius, 1], np.float32)
-            shared = ellipse_overlap((a * grow)[None], (b * grow)[None])[0]
+            shared = overlap((a * grow)[None], (b * grow)[None])[0]
             if shared > 0.5 and np.hypot(*(a[:, 2] - b[:, 2])) < 4 * radius:
                 u, _, v = np.linalg.svd(np.linalg.inv(a[:, :2]) @ b[:, :2])
                 turn = np.arccos(np.clip(np.trace(u @ v) / 2, -1, 1))

@@ -8,7 +8,6 @@ from doap.photos.frames import (
     detect_dog,
     frames_from_keypoints,
     keypoints_from_frames,
-    overlap,
     scales,
     transform_frames,
     transform_points,
@@ -79,15 +78,3 @@ def test_frames_move_as_the_points_around_them() -> None:
 def test_scale_is_the_radius_of_equal_area() -> None:
     assert scales(circle(0, 0, 3))[0] == pytest.approx(3)
     assert scales(np.array([[[8, 0, 0], [0, -2, 0]]], np.float32))[0] == pytest.approx(4)
-
-
-@pytest.mark.parametrize("shift", [0.0, 0.3, 1.0, 1.9, 2.5])
-def test_overlap_of_circles_is_the_lens_formula(shift: float) -> None:
-    lens = 2 * np.arccos(shift / 2) - shift / 2 * np.sqrt(4 - shift**2) if shift < 2 else 0.0
-    found = overlap(circle(10, 20, 5), circle(10 + 5 * shift, 20, 5), resolution=400)[0]
-    assert found == pytest.approx(lens / (2 * np.pi - lens), abs=0.004)
-
-
-def test_overlap_of_concentric_ellipses_is_the_ratio_of_areas() -> None:
-    turned = np.array([[[0, -3, 5], [6, 0, 5]]], np.float32)
-    assert overlap(turned, turned * np.float32([[0.5, 0.5, 1]]), resolution=400)[0] == pytest.approx(0.25, abs=0.004)

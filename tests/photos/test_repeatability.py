@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from benchmarks.repeatability import find_overlaps
+from counted_overlap import counted_overlap
 from scipy.optimize import linear_sum_assignment
 
-from doap.photos.frames import overlap, transform_frames
+from doap.photos.frames import transform_frames
 
 SHAPES = (200, 240), (220, 200)
 HOMOGRAPHY = np.array([[0.9, -0.2, 20], [0.25, 0.8, 10], [2e-4, -1e-4, 1]])
@@ -25,7 +26,7 @@ def test_every_pair_that_overlaps_by_half_is_found() -> None:
     sent = transform_frames(found.first, HOMOGRAPHY)
     i, j = (n.ravel() for n in np.indices((len(sent), len(found.second))))
     grow = np.float32([3, 3, 1])
-    shared = overlap(sent[i] * grow, found.second[j] * grow, 80)
+    shared = counted_overlap(sent[i] * grow, found.second[j] * grow, 80)
     given = np.zeros((len(sent), len(found.second)))
     given[tuple(found.pairs.T)] = found.overlap
     half = shared > 0.5

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from counted_overlap import counted_overlap
 
 from doap.photos.detectors import detect_dog, detect_harris_affine, detect_hessian_affine
-from doap.photos.frames import overlap, scales
+from doap.photos.frames import scales
 from doap.photos.spread import overlapping_pairs, spread, without_duplicates
 from doap.photos.views import LEVELS, jitter_frames
 
@@ -24,7 +25,7 @@ def test_overlapping_pairs_are_those_of_the_grid_count(pooled: np.ndarray) -> No
     away = np.linalg.norm(frames[i, :, 2] - frames[j, :, 2], axis=1)
     close = away < 3 * np.minimum(scales(frames)[i], scales(frames)[j])
     i, j = i[close], j[close]
-    counted = overlap(frames[i], frames[j], 96)
+    counted = counted_overlap(frames[i], frames[j], 96)
     found = set(zip(*(a.tolist() for a in overlapping_pairs(frames)), strict=True))
     assert len(found) > 30
     assert {(a, b) for a, b, o in zip(i.tolist(), j.tolist(), counted, strict=True) if o > 0.515} <= found

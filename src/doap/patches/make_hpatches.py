@@ -21,8 +21,9 @@ from doap.errors import DoapError
 from doap.files import make_folder, write_text
 from doap.patches.hpatches import EXTENT, IMAGES, SIZE, write_hpatches_folder
 from doap.photos.detectors import DETECTORS
+from doap.photos.ellipses import overlap
 from doap.photos.extract import Pyramid, extract_patches
-from doap.photos.frames import Frames, overlap, scales, transform_frames
+from doap.photos.frames import Frames, scales, transform_frames
 from doap.photos.images import Grey, read_grey
 from doap.photos.sequences import ImageSequence
 from doap.photos.spread import without_duplicates
@@ -31,7 +32,6 @@ from doap.photos.views import LEVELS, Level, jitter_frames
 POOLED = ("dog", "harris", "hessian")
 SMALLEST_SCALE = 1.0  # pixels
 SETTINGS = "made.json"
-OVERLAP_RESOLUTION = 24  # right to 0.01 for a frame, which the mean over hundreds does not show
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def cut_strips(
         for level, strength in levels.items():
             jittered = jitter_frames(torch.from_numpy(sent), strength, random).numpy()
             strips[f"{level[0]}{number}"] = extract_patches(pyramid, jittered, SIZE, EXTENT)
-            overlaps[level].append(float(overlap(sent, jittered, OVERLAP_RESOLUTION).mean()))
+            overlaps[level].append(float(overlap(sent, jittered).mean()))
     return strips, {level: float(np.mean(values)) for level, values in overlaps.items()}
 
 

@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from doap.photos.ellipses import overlap
 from doap.photos.extract import Pyramid, average_samples, patch_grid, pixel_spacing, place_points, to_bytes
-from doap.photos.frames import Frames, overlap
+from doap.photos.frames import Frames
 
 
 @dataclass(frozen=True)
