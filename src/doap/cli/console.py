@@ -13,6 +13,7 @@ from doap.training.log import Status
 
 console = Console()
 errors = Console(stderr=True)
+tables = Console(width=max(160, console.width))  # a narrow terminal breaks lines, but no name or number is folded
 _bars = errors if errors.is_terminal else Console(quiet=True)  # a log has no use for a bar
 
 

@@ -9,7 +9,7 @@ from rich.table import Table as RichTable
 from typer.core import TyperCommand
 
 import doap
-from doap.cli.console import choose_device, console, say
+from doap.cli.console import choose_device, say, tables
 from doap.evaluation.cache import DescriptorCache
 from doap.evaluation.contenders import Contender, open_contenders
 from doap.evaluation.result import Result
@@ -89,11 +89,10 @@ def show_table(table: Table) -> None:
     """Print a table and its note; quoted rows are marked, and their sources named."""
     shown = RichTable(title=table.title or None, title_justify="left", header_style="bold")
     for place, column in enumerate(table.columns):
-        # Folded where the terminal is narrow: a name cut short could be another's.
-        shown.add_column(column, justify="left" if place < table.words else "right", overflow="fold")
+        shown.add_column(column, justify="left" if place < table.words else "right")
     for row in table.rows:
         shown.add_row(f"{row.cells[0]}†" if row.quoted else row.cells[0], *row.cells[1:])
-    console.print(shown)
+    tables.print(shown)
     if table.note:
         say(table.note)
     if table.sources:

@@ -1,6 +1,5 @@
 """`doap eval phototour`."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -20,10 +19,9 @@ from doap.cli.eval_options import (
     show_table,
     write_outputs,
 )
-from doap.evaluation.phototour import RULE, SCENES, evaluate, find_scenes, open_test
+from doap.evaluation.phototour import RULE, evaluate, find_scenes, open_test
 from doap.evaluation.phototour_figure import draw_phototour
 from doap.evaluation.phototour_table import phototour_table
-from doap.evaluation.table import Table
 
 EXAMPLE = (
     "Example: doap eval phototour --data data --models runs/doap-liberty/weights.safetensors "
@@ -56,14 +54,6 @@ def phototour(
 
         tests = {scene: open_test(folder, partial(show, f"converting {scene}")) for scene, folder in scenes.items()}
         result = evaluate(tests, contenders, str(data), show)
-    show_table(_narrow(phototour_table(result)))
+    show_table(phototour_table(result))
     say(RULE)
     write_outputs(result, json_file, csv_file, figure, draw_phototour)
-
-
-def _narrow(table: Table) -> Table:
-    """With short names of the scenes, so that it fits 80 columns."""
-    columns = table.columns
-    for scene in SCENES:
-        columns = tuple(column.replace(scene, scene[:3]) for column in columns)
-    return replace(table, columns=columns)
