@@ -21,7 +21,7 @@ def reach(summary: Score, column: str) -> NDArray[np.float64]:
 
 
 def colours_of(names: Sequence[str]) -> dict[str, str]:
-    """A colour a descriptor: ten strong ones, then their pale sisters, then twenty muted ones; no two alike up to 40."""
+    """A colour a descriptor: ten strong ones, their pale sisters, twenty muted ones; no two alike up to 40."""
     bright, muted = (matplotlib.colormaps[name].resampled(20) for name in ("tab20", "tab20b"))
     colours = [*(bright(place) for place in (*range(0, 20, 2), *range(1, 20, 2))), *(muted(n) for n in range(20))]
     return {name: to_hex(colours[place % len(colours)]) for place, name in enumerate(names)}
