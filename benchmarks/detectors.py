@@ -14,8 +14,12 @@ Each detector gives its strongest frames, equally many. Of those in the common p
 - matching score: how many have it (50 %) as their mutual nearest neighbour by RootSIFT, on patches that reach 3 and
   12 scales either side
 
-both as shares of the picture with fewer frames; means over pairs with 95 % intervals. Writes
-benchmarks/results/detectors-….json.
+both as shares of the picture with fewer frames, the matches as a number too; means over pairs with 95 % intervals.
+Writes benchmarks/results/detectors-….json.
+
+The rule of choice: a setting changes where the matching score or repeatability rises, pair by pair, by more than the
+interval, and neither of them nor the number of right matches falls by more than it. Two limits stand above the rule:
+the affine shape of a stretched blob stays that of the blob, and orientations stay near SIFT's.
 """
 
 import argparse

@@ -24,7 +24,7 @@ class Sampling:
     spacing: float  # between samples
 
 
-# Chosen by benchmarks/detectors.py.
+# Chosen by benchmarks/detectors.py --settings.
 SHAPE = Sampling(window=4.0, smoothing=0.5, spacing=0.75)
 TURN = Sampling(window=2.0, smoothing=1.4, spacing=0.75)
 MAX_AXIS_RATIO = 6.0

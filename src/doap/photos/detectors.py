@@ -22,6 +22,7 @@ Detector = Callable[[Grey, int | None], Frames]
 # SIFT gives the smaller sigma of the two whose difference is largest, a third of an octave apart, so a blob of
 # sigma s has scale s · 2^(-1/6).
 HESSIAN_SCALE = 2 ** (-1 / 6)
+# The settings here and in affine_shape.py were chosen by benchmarks/detectors.py --settings.
 HARRIS_ALPHA = 0.05
 HARRIS_WINDOW = 1.0  # sigma of the window under which gradients are summed, in sigmas of the derivatives
 DIVERGING = 1.3  # affine frames to try for each one wanted: some lie on edges
@@ -35,7 +36,7 @@ class Kind:
         response: largest where a frame lies.
         scale: of the frame, in sigmas at which the response is largest.
         threshold: of the response; both kinds' is that of a blob 16 grey levels above its surroundings.
-        first: sigma of the first level of the scale space.
+        first: sigma of the first level of the scale space; for both kinds the scale of its frames is 1.2.
     """
 
     response: Response
