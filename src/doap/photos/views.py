@@ -152,7 +152,7 @@ def _blur(values: Tensor, sigma: Tensor) -> Tensor:
     taps = torch.exp(-0.5 * (offsets / sigma.clamp(min=1e-3)[:, None]) ** 2)
     taps = (taps / taps.sum(1, keepdim=True)).T[:, :, None, None]
     for axis, border in ((1, (0, 0, REACH, REACH)), (2, (REACH, REACH, 0, 0))):
-        # A sum of shifted copies: a convolution with a filter of its own for each patch is slow on a GPU.
+        # A sum of shifted copies: every patch has a filter of its own, thousands of groups to a convolution.
         size = values.shape[axis]
         padded = F.pad(values[None], border, mode="replicate")[0]
         values = taps[0] * padded.narrow(axis, 0, size)
