@@ -37,9 +37,9 @@ def pairs(photo: np.ndarray) -> list[Pair]:
 def test_the_copy_shows_the_photo_through_the_homography(pairs: list[Pair]) -> None:
     """Light apart: the copy warped back correlates with the photo where both are seen."""
     for pair in pairs:
-        back = warped._warp(warped.Pyramid(pair.copy), np.linalg.inv(pair.homography))[0].numpy()
-        seen = warped._warp(warped.Pyramid(np.pad(np.full((510, 510), 255, np.uint8), 1)), pair.homography)
-        seen = warped._warp(warped.Pyramid(seen[0].numpy().astype(np.uint8)), np.linalg.inv(pair.homography))
+        back = warped.warp(warped.Pyramid(pair.copy), np.linalg.inv(pair.homography))[0].numpy()
+        seen = warped.warp(warped.Pyramid(np.pad(np.full((510, 510), 255, np.uint8), 1)), pair.homography)
+        seen = warped.warp(warped.Pyramid(seen[0].numpy().astype(np.uint8)), np.linalg.inv(pair.homography))
         inside = (seen[0].numpy() > 254)[60:-60, 60:-60]
         assert inside.mean() > 0.5
         a, b = back[60:-60, 60:-60][inside], pair.photo[60:-60, 60:-60][inside].astype(float)
@@ -94,7 +94,7 @@ def test_the_seed_fixes_the_copies(photo: np.ndarray, pairs: list[Pair]) -> None
 
 
 def test_the_warp_of_nothing_is_the_photo_within_a_pixel(photo: np.ndarray) -> None:
-    same = warped._warp(warped.Pyramid(photo), np.eye(3))[0].numpy()
+    same = warped.warp(warped.Pyramid(photo), np.eye(3))[0].numpy()
     assert np.abs(same - photo).mean() < 3
     assert np.corrcoef(same.ravel(), photo.ravel())[0, 1] > 0.995
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from doap.cli import data_build, data_download, data_hpatches, data_list, data_mine, data_show
+from doap.cli import data_build, data_download, data_hpatches, data_list, data_mine, data_pairs, data_show, data_split
 from doap.cli.console import errors, say
 from doap.cli.data_show import open_with_bar
 from doap.patches.frameset import SOURCES, FrameSet
@@ -19,6 +19,8 @@ app.command("download", epilog=data_download.EXAMPLE)(data_download.download)
 app.command("build", epilog=data_build.EXAMPLE)(data_build.build)
 app.command("mine", epilog=data_mine.EXAMPLE)(data_mine.mine)
 app.command("show", epilog=data_show.EXAMPLE)(data_show.show)
+app.command("split", epilog=data_split.EXAMPLE)(data_split.split)
+app.command("pairs", epilog=data_pairs.EXAMPLE)(data_pairs.pairs)
 app.command("hpatches", epilog=data_hpatches.EXAMPLE)(data_hpatches.hpatches)
 
 

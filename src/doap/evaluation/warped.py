@@ -80,8 +80,7 @@ def make_pairs(name: str, photo: Grey, copies: int, keypoints: int, seed: int) -
     pairs = []
     for number in range(copies):
         homography = random_homography(photo.shape, random)
-        values = _warp(pyramid, homography)
-        copy = to_bytes(disturb_light(values, LIGHT, light))[0].numpy()
+        copy = relight(warp(pyramid, homography), light)
         found = detect_dog(copy, keypoints)
         if len(found):
             pairs.append(Pair(f"{name}/{number}", photo, copy, homography, frames, found))
@@ -105,6 +104,25 @@ def random_homography(size: tuple[int, ...], random: np.random.Generator) -> Hom
         ]
     )
     return np.asarray(np.linalg.inv(centre) @ move @ centre)
+
+
+def warp(pyramid: Pyramid, homography: Homography, size: tuple[int, int] | None = None) -> torch.Tensor:
+    """The picture seen through a homography, (1, H, W) grey values; outside it the border repeats."""
+    height, width = size or pyramid.levels[0].shape[2:]
+    steps = [(np.arange(2 * n) + 0.5) / 2 - 0.5 for n in (height, width)]
+    grid = np.stack(np.meshgrid(steps[1], steps[0]), -1)
+    inverse: Homography = np.asarray(np.linalg.inv(homography), np.float64)
+    points = transform_points(grid, inverse)
+    middle = transform_frames(
+        np.array([[[1, 0, width / 2], [0, 1, height / 2]]], np.float32), inverse
+    )  # how far apart neighbouring pixels are read, at the centre
+    spacing = torch.tensor([float(np.linalg.norm(middle[0, :, :2], 2))])
+    return average_samples(pyramid.sample(torch.from_numpy(points).float()[None], spacing))
+
+
+def relight(values: torch.Tensor, light: torch.Generator) -> Grey:
+    """A picture of (1, H, W) grey values under another light, as hard as `LIGHT` is: (H, W)."""
+    return np.asarray(to_bytes(disturb_light(values, LIGHT, light))[0].numpy())
 
 
 def score(pair: Pair, describer: FrameDescriber) -> Score:
@@ -164,18 +182,4 @@ def _scale_down(photo: Grey) -> Grey:
         return photo
     target = round(height / ratio), round(width / ratio)
     homography = np.diag([1 / ratio, 1 / ratio, 1.0])
-    return to_bytes(_warp(Pyramid(photo), homography, target))[0].numpy()
-
-
-def _warp(pyramid: Pyramid, homography: Homography, size: tuple[int, int] | None = None) -> torch.Tensor:
-    """The picture seen through a homography, (1, H, W) grey values; outside it the border repeats."""
-    height, width = size or pyramid.levels[0].shape[2:]
-    steps = [(np.arange(2 * n) + 0.5) / 2 - 0.5 for n in (height, width)]
-    grid = np.stack(np.meshgrid(steps[1], steps[0]), -1)
-    inverse: Homography = np.asarray(np.linalg.inv(homography), np.float64)
-    points = transform_points(grid, inverse)
-    middle = transform_frames(
-        np.array([[[1, 0, width / 2], [0, 1, height / 2]]], np.float32), inverse
-    )  # how far apart neighbouring pixels are read, at the centre
-    spacing = torch.tensor([float(np.linalg.norm(middle[0, :, :2], 2))])
-    return average_samples(pyramid.sample(torch.from_numpy(points).float()[None], spacing))
+    return to_bytes(warp(Pyramid(photo), homography, target))[0].numpy()
