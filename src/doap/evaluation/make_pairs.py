@@ -133,11 +133,13 @@ def _pairs_of(data: FrameSet, scene: SetScene, folder: Path, wanted: Wanted) -> 
         pairs = overlapping_pairs(data, scene.sequences, wanted.per_scene, random)
         return _write_scene(data, own, pairs) if pairs else []
     pictures, motions = _still_view(data, _one_sequence(data, scene, wanted.seed))
+    if scene.source == "fixed" and len(pictures) == 1:  # without another picture there is no other light
+        return []
     return _write_still(own, pictures[0], list(still_copies(pictures, motions, wanted.copies, random)))
 
 
 def _one_sequence(data: FrameSet, scene: SetScene, seed: int) -> int:
-    """A sequence of a scene whose groups were found as most of use: drawn by the seed."""
+    """One of a scene's sequences that were found as its source says, drawn by the seed."""
     wanted = SOURCES.index(scene.source)
     found = {
         sequence_name(data, sequence): sequence
