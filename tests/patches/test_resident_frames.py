@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from doap.patches import resident_frames as module
 from doap.patches.frameset import FrameSet, encode
 from doap.patches.resident_frames import ResidentFrames
 from doap.patches.sampling import GroupBatches
@@ -59,3 +60,17 @@ def test_a_part_holds_only_its_photos(frames: FrameSet) -> None:
     assert len(part._atlas) == 1
     of_whole = whole.draw(np.array([160, 170]), torch.Generator().manual_seed(0))
     assert torch.equal(of_whole, part.draw(np.array([10, 20]), torch.Generator().manual_seed(0)))
+
+
+def test_patches_seen_closer_are_those_of_a_smaller_extent(
+    frames: FrameSet, photo: np.ndarray, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Undisturbed ones equal those of the plain cutter, each read at the pyramid level of its own extent."""
+    monkeypatch.setattr(module, "STRONGEST", dict.fromkeys(module.STRONGEST, 0))
+    octaves = np.tile([0.0, 0.5, 1.0, 2.0], 75)
+    zooms = torch.from_numpy(octaves).float().to(device)
+    drawn = ResidentFrames(frames, device).draw(np.arange(300), torch.Generator(device), zooms).cpu().numpy()
+    for octave in np.unique(octaves):
+        chosen = octaves == octave
+        expected = extract_patches(photo, frames.frames[chosen], 32, 12.0 / 2**octave).astype(int)
+        assert np.abs(drawn[chosen] - expected).max() <= 1

@@ -4,7 +4,7 @@ import torch
 
 from doap.photos.extract import Pyramid, extract_patches
 from doap.photos.frames import detect_dog
-from doap.photos.views import LEVELS, Level, disturb_light, jitter_frames, jittered_views, measured_overlap
+from doap.photos.views import LEVELS, Level, disturb_light, jitter_frames, jittered_views, measured_overlap, tilted_grid
 
 
 @pytest.mark.parametrize(("level", "expected"), [("easy", 0.85), ("hard", 0.72), ("tough", 0.60)])
@@ -94,3 +94,11 @@ def test_each_light_disturbance_does_what_it_says() -> None:
     gamma = disturb_light(x, only(gamma=0.5), random())
     assert (gamma.diff(dim=2) > 0).all()
     assert not torch.allclose(gamma, x, atol=5)
+
+
+def test_a_view_seen_closer_is_the_centre_of_the_whole_one() -> None:
+    frames = torch.eye(2, 3).repeat(5, 1, 1)
+    whole = tilted_grid(frames, LEVELS["tough"], 64, torch.Generator().manual_seed(0))
+    centre = tilted_grid(frames, LEVELS["tough"], 32, torch.Generator().manual_seed(0), torch.full((5,), 0.5))
+    for a, b in zip(whole, centre, strict=True):
+        torch.testing.assert_close(a[:, 32:96, 32:96], b)

@@ -1,4 +1,4 @@
-"""Augmentation on the device: the same flips and quarter turns for all patches of a group."""
+"""Augmentation on the device: the same flips, quarter turns and zoom for all patches of a group."""
 
 from functools import cache
 
@@ -18,8 +18,23 @@ def draw_symmetries(groups: Tensor, random: torch.Generator) -> Tensor:
     Returns:
         (M,) the symmetry of each patch, in 0..7.
     """
-    number = torch.unique(groups, return_inverse=True)[1].to(random.device, non_blocking=True)
-    return torch.randint(SYMMETRIES, (len(groups),), generator=random, device=random.device)[number]
+    drawn = torch.randint(SYMMETRIES, (len(groups),), generator=random, device=random.device)
+    return drawn[_number(groups, random.device)]
+
+
+def draw_zooms(groups: Tensor, most: float, random: torch.Generator) -> Tensor:
+    """How many octaves closer each group is seen, uniformly in [0, most].
+
+    Args:
+        groups: (M,) integer group of each patch, as in `draw_symmetries`.
+        most: octaves at most; patches of one point match only if they show as much of it, so a group shares one value.
+        random: draws the values; on the device where they are wanted.
+
+    Returns:
+        (M,) octaves of each patch.
+    """
+    drawn = most * torch.rand(len(groups), generator=random, device=random.device)
+    return drawn[_number(groups, random.device)]
 
 
 def flip_and_turn(patches: Tensor, symmetries: Tensor) -> Tensor:
@@ -34,6 +49,12 @@ def flip_and_turn(patches: Tensor, symmetries: Tensor) -> Tensor:
     """
     places = _places(patches.shape[-1], patches.device)[symmetries]
     return patches.flatten(1).gather(1, places).view(patches.shape)
+
+
+def _number(groups: Tensor, device: torch.device) -> Tensor:
+    """The place of each patch's group among the different groups, (M,)."""
+    number: Tensor = torch.unique(groups, return_inverse=True)[1]
+    return number.to(device, non_blocking=True)
 
 
 @cache

@@ -18,8 +18,8 @@ CPU_LIMIT = 2 << 30
 class PatchSource(Protocol):
     """Patches by index on a device: of a patch set, or cut afresh from a frame set."""
 
-    def draw(self, indices: Ids, random: torch.Generator) -> Tensor:
-        """(M, S, S) uint8 on the device; `random` decides what is drawn afresh."""
+    def draw(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None) -> Tensor:
+        """(M, S, S) uint8 on the device; `random` decides what is drawn afresh, `zooms` how much closer it is seen."""
 
 
 class ResidentPatches:
@@ -63,7 +63,12 @@ class ResidentPatches:
         """Whether all pixels are on the device."""
         return self._pixels is not None
 
-    def draw(self, indices: Ids, random: torch.Generator | None = None) -> Tensor:  # noqa: ARG002 (see `PatchSource`)
+    def draw(
+        self,
+        indices: Ids,
+        random: torch.Generator | None = None,  # noqa: ARG002 (see `PatchSource`: nothing is drawn afresh)
+        zooms: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """The patches at `indices`, in that order: (M, S, S) uint8 on the device."""
         if self._pixels is None:
             return self._load(indices)

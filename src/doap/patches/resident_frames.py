@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from typing import Self
 
 import numpy as np
 import torch
@@ -51,12 +53,20 @@ class ResidentFrames:
         strongest = np.array([STRONGEST[source] for source in SOURCES])[frames.sources]
         self._levels = torch.from_numpy(strongest + 1).to(device)
 
-    def draw(self, indices: Ids, random: torch.Generator) -> Tensor:
+    def sized(self, size: int) -> Self:
+        """The same frames and photos, to be cut with another side."""
+        other = copy(self)
+        other.size = size
+        return other
+
+    def draw(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None) -> Tensor:
         """Cut the frames at `indices`, each disturbed at a level drawn from none to its strongest.
 
         Args:
             indices: (M,) places in the frame set; one that comes twice gives two different views.
             random: on the device; fixes the views.
+            zooms: (M,) octaves by which each is seen closer: by z, a patch is the centre of the plain one, 2^-z of its
+                side, in full resolution. None by default.
 
         Returns:
             (M, size, size) uint8 on the device.
@@ -65,8 +75,9 @@ class ResidentFrames:
         chance = torch.rand(len(chosen), generator=random, device=self.device)
         strength = mixed_levels((chance * self._levels[chosen]).long())
         jittered = jitter_frames(self._frames[chosen], strength, random)
-        grid = tilted_grid(jittered, strength, self.size, random)
-        spacing = pixel_spacing(jittered, self.size, self._extent)
+        shown = 1.0 if zooms is None else torch.exp2(-zooms)
+        grid = tilted_grid(jittered, strength, self.size, random, shown)
+        spacing = pixel_spacing(jittered, self.size, self._extent) * shown
         values = average_samples(self._atlas.cut(jittered, grid, self._extent, spacing, self._photos[chosen]))
         return to_bytes(disturb_light(values, strength, random))
 

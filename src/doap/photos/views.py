@@ -97,10 +97,15 @@ def jitter_frames(frames: Tensor, strength: Level, random: torch.Generator) -> T
     return torch.cat([shape @ map_, frames[:, :, 2:] + shape @ shift[:, :, None]], 2)
 
 
-def tilted_grid(frames: Tensor, strength: Level, size: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Sample positions of patches whose planes are tilted, u / (1 + t·u): two tensors (N, s, s), across and down."""
+def tilted_grid(
+    frames: Tensor, strength: Level, size: int, random: torch.Generator, shown: float | Tensor = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Sample positions of patches whose planes are tilted, u / (1 + t·u): two tensors (N, s, s), across and down.
+
+    `shown` is how much of the patch's side is seen around its centre, for all patches or (N,) for each.
+    """
     tilt = torch.randn(len(frames), 1, 1, 2, generator=random, device=frames.device) * _each(strength.perspective, 3)
-    across, down = patch_grid(size, frames.device).unbind(-1)
+    across, down = (_each(shown, 2) * axis for axis in patch_grid(size, frames.device).unbind(-1))
     depth = 1 + (tilt[..., 0] * across + tilt[..., 1] * down).clamp(min=-0.5)
     return across / depth, down / depth
 
