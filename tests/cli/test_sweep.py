@@ -20,9 +20,9 @@ SMALL = "width: 2\ndimensions: 16\nlist_size: 32\nepochs: 3\nlr: 1.0\nprecision:
 # Ends the process in the middle of the second run, as a power cut would.
 KILLED = """
 import os, signal, sys
-from doap.training import sweep, trainer
+from doap.training import series, trainer
 trainer.CHECKPOINT_SECONDS = 0
-whole = sweep.train
+whole = series.train
 
 def train(**given):
     def step(status):
@@ -30,7 +30,7 @@ def train(**given):
             os.kill(os.getpid(), signal.SIGKILL)
     return whole(**{**given, "progress": step})
 
-sweep.train = train
+series.train = train
 from doap.cli.main import main
 main()
 """

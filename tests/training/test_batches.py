@@ -5,6 +5,7 @@ import torch
 from doap import DoapError, FrameSet, PatchSet
 from doap.patches.assemble import frames_of_photos
 from doap.patches.pool_sampling import PoolBatches, SequencePairs
+from doap.patches.resident import PatchSource
 from doap.patches.sampling import EveryGroupFirst, GroupBatches
 from doap.photos.frames import detect_dog
 from doap.training.batches import Batches, make_sampler
@@ -82,6 +83,59 @@ def test_augmentation_changes_patches_and_nothing_else(frames: FrameSet) -> None
     assert not torch.equal(plain.pixels, turned.pixels)
     sums = [batch.pixels.flatten(1).sum(1, dtype=torch.int64) for batch in (plain, turned)]
     assert torch.equal(*sums)
+
+
+class Spy:
+    """A source that remembers what it was asked for."""
+
+    def __init__(self, source: PatchSource) -> None:
+        self.source = source
+        self.zooms: list[np.ndarray] = []
+
+    def draw(self, indices: np.ndarray, random: torch.Generator, zooms: torch.Tensor | None = None) -> torch.Tensor:
+        assert zooms is not None
+        self.zooms.append(zooms.cpu().numpy())
+        return self.source.draw(indices, random, zooms)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_group_is_seen_as_close_in_all_its_patches_and_afresh_in_each_batch(frames: FrameSet, device: str) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    batches = Batches(frames, Recipe(list_size=120, views=4, zoom=2.0, seed=3), device, 32)
+    spy = batches._source = Spy(batches._source)
+    drawn = [*batches.draw(0), *batches.draw(1)]
+    of_group: dict[int, set[float]] = {}
+    for batch, zooms in zip(drawn, spy.zooms, strict=True):
+        for group in np.unique(batch.groups):
+            (zoom,) = set(zooms[batch.groups.numpy() == group].tolist())
+            of_group.setdefault(int(group), set()).add(zoom)
+    values = np.concatenate([list(zooms) for zooms in of_group.values()])
+    assert 0 <= values.min() < 0.1
+    assert 1.9 < values.max() <= 2
+    np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [0.5, 1, 1.5], atol=0.2)
+    assert max(map(len, of_group.values())) == 2  # another one in each epoch
+    again = Batches(frames, Recipe(list_size=120, views=4, zoom=2.0, seed=3), device, 32)
+    for resumed, whole in zip(again.draw(1, 1), drawn[batches.count(0) + 1 :], strict=True):
+        assert torch.equal(resumed.pixels, whole.pixels)
+
+
+def test_ranks_zoom_whole_groups(frames: FrameSet) -> None:
+    recipe = Recipe(list_size=120, views=4, zoom=2.0)
+    one = next(Batches(frames, recipe, "cpu", 32).draw(0))
+    for rank in range(2):
+        batches = Batches(frames, recipe, "cpu", 32, rank=rank, ranks=2)
+        spy = batches._source = Spy(batches._source)
+        batch = next(batches.draw(0))
+        assert torch.equal(batch.groups, one.groups[batch.rows])
+        assert len(spy.zooms[0]) == len(batch.groups)
+        assert all(len(set(spy.zooms[0][batch.groups.numpy() == g].tolist())) == 1 for g in np.unique(batch.groups))
+
+
+def test_a_patch_set_cannot_be_seen_closer(patches: PatchSet) -> None:
+    with pytest.raises(DoapError, match="zoom cuts patches anew from photos, and a patch set has none") as caught:
+        Batches(patches, Recipe(zoom=1.0), "cpu", 32)
+    assert "\n" not in str(caught.value)
 
 
 def test_what_a_set_cannot_give_is_told(frames: FrameSet, patches: PatchSet) -> None:

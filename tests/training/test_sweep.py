@@ -6,14 +6,15 @@ import pytest
 
 from doap import Descriptor, DoapError, PatchSet, describe, load
 from doap.evaluation.metrics import average_precision
-from doap.training import sweep as module
+from doap.training import series as module
 from doap.training import trainer
 from doap.training.log import Status, read_validation
 from doap.training.recipe import Recipe, read_recipe
 from doap.training.run_folder import Source
+from doap.training.series import Series
+from doap.training.sources import split_sequences
 from doap.training.sweep import judge_by_held_out, plan_sweep, run_sweep
 from doap.training.trainer import train
-from doap.training.validation import split_sequences
 
 SMALL = 'width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nlr: 1.0\nprecision: "fp32"\n'
 
@@ -93,12 +94,14 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
     counts: list[int] = []
     rows = run_sweep(
         plan_sweep(recipe, "list_size=32,64"),
-        patches,
-        tmp_path / "sweep",
+        Series(
+            patches,
+            tmp_path / "sweep",
+            Source("noise"),
+            progress=lambda run, status: None if status.doing else told.append((run, status.done)),
+        ),
         closeness,
         about={"tests": ["a"]},
-        source=Source("noise"),
-        progress=lambda run, status: None if status.doing else told.append((run, status.done)),
         done=lambda rows: counts.append(len(rows)),
     )
     for row in rows:
@@ -122,7 +125,7 @@ def test_complete_runs_are_only_judged_and_others_go_on(
     recipe: Path, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned, folder = plan_sweep(recipe, "seed=1,2,3", ["epochs=2"]), tmp_path / "sweep"
-    whole = run_sweep(planned, patches, tmp_path / "whole", closeness)
+    whole = run_sweep(planned, Series(patches, tmp_path / "whole"), closeness)
 
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
 
@@ -131,41 +134,33 @@ def test_complete_runs_are_only_judged_and_others_go_on(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(planned, patches, folder, closeness, progress=stop)
+        run_sweep(planned, Series(patches, folder, progress=stop), closeness)
     assert (folder / "sweep.csv").read_text().count("\n") == 2
     (folder / "seed=1" / "weights.json").unlink()  # as if killed between the weights and their card
     steps: list[str] = []
-    assert (
-        run_sweep(
-            planned,
-            patches,
-            folder,
-            closeness,
-            progress=lambda run, status: None if status.doing else steps.append(run),
-        )
-        == whole
-    )
+    told = Series(patches, folder, progress=lambda run, status: None if status.doing else steps.append(run))
+    assert run_sweep(planned, told, closeness) == whole
     assert 0 < steps.count("seed=2") < steps.count("seed=3")
     assert "seed=1" not in steps
     for name in ("sweep.csv", "sweep.json"):
         assert (folder / name).read_text() == (tmp_path / "whole" / name).read_text()
     monkeypatch.setattr(module, "train", None)
-    assert run_sweep(planned, patches, folder, closeness) == whole
+    assert run_sweep(planned, Series(patches, folder), closeness) == whole
 
 
 def test_folders_of_other_trainings_are_refused_before_any_begins(
     recipe: Path, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_sweep(plan_sweep(recipe, "seed=2"), patches, tmp_path / "sweep", closeness)
+    run_sweep(plan_sweep(recipe, "seed=2"), Series(patches, tmp_path / "sweep"), closeness)
     monkeypatch.setattr(module, "train", None)
     with pytest.raises(DoapError, match=r"seed=2: holds a run of another recipe"):
-        run_sweep(plan_sweep(recipe, "seed=1,2", ["epochs=9"]), patches, tmp_path / "sweep", closeness)
+        run_sweep(plan_sweep(recipe, "seed=1,2", ["epochs=9"]), Series(patches, tmp_path / "sweep"), closeness)
     fewer = PatchSet([patches.take(range(90))], np.arange(90) // 3)
     with pytest.raises(DoapError, match=r"seed=2: holds a run on another set"):
-        run_sweep(plan_sweep(recipe, "seed=1,2"), fewer, tmp_path / "sweep", closeness)
+        run_sweep(plan_sweep(recipe, "seed=1,2"), Series(fewer, tmp_path / "sweep"), closeness)
     (tmp_path / "sweep" / "seed=1").mkdir()
     with pytest.raises(DoapError, match=r"seed=1: not the folder of a run"):
-        run_sweep(plan_sweep(recipe, "seed=1,2"), patches, tmp_path / "sweep", closeness)
+        run_sweep(plan_sweep(recipe, "seed=1,2"), Series(patches, tmp_path / "sweep"), closeness)
 
 
 def exact_ap(patches: PatchSet, weights: Path) -> float:
@@ -181,7 +176,8 @@ def exact_ap(patches: PatchSet, weights: Path) -> float:
 
 def test_held_out_sequences_judge_all_runs_on_the_same_lists(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
     planned = plan_sweep(recipe, "list_size=32,128", ["held_out=0.34", "epochs=3"])
-    rows = run_sweep(planned, patches, tmp_path / "sweep", judge_by_held_out(planned, patches))
+    series = Series(patches, tmp_path / "sweep")
+    rows = run_sweep(planned, series, judge_by_held_out(planned, series))
     held_out = split_sequences(patches, planned.recipes["list_size=32"])[1]
     assert len(held_out) == 120  # all in one list of 128
     for row in rows:
@@ -192,7 +188,7 @@ def test_held_out_sequences_judge_all_runs_on_the_same_lists(recipe: Path, patch
 
 
 def test_runs_that_were_never_validated_are_one_line(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
-    planned = plan_sweep(recipe, "seed=1")
+    planned, series = plan_sweep(recipe, "seed=1"), Series(patches, tmp_path / "sweep")
     with pytest.raises(DoapError, match=r"seed=1: was never validated; set held_out") as caught:
-        run_sweep(planned, patches, tmp_path / "sweep", judge_by_held_out(planned, patches))
+        run_sweep(planned, series, judge_by_held_out(planned, series))
     assert "\n" not in str(caught.value)

@@ -25,8 +25,9 @@ from doap.training.log import Status, read_losses, read_validation
 from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
 from doap.training.run_folder import WEIGHTS, Source
+from doap.training.sources import split_sequences
 from doap.training.trainer import train
-from doap.training.validation import Validation, split_sequences
+from doap.training.validation import Validation
 
 SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, lr=1.0, dropout=0.1, precision="fp32")
 
@@ -386,7 +387,8 @@ def test_frames_have_no_labels_to_mine(photo: np.ndarray, tmp_path: Path) -> Non
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize(
-    "settings", [{"kind": "binary", "pooled": 1.0}, {"transformer": True, "augment": True}, {"chunk": 48}]
+    "settings",
+    [{"kind": "binary", "pooled": 1.0}, {"transformer": True, "augment": True}, {"chunk": 48}, {"averaging": 0.5}],
 )
 def test_training_on_the_gpu_learns_and_resumes_to_the_same_weights(
     patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
@@ -418,11 +420,12 @@ def test_a_loss_on_the_gpu_that_is_no_number_is_told_with_its_batch(
     assert all(torch.isfinite(value).all() for value in kept.values())
 
 
+@pytest.mark.parametrize("settings", [{}, {"zoom": 1.0, "averaging": 0.5}], ids=["plain", "zoom"])
 def test_training_on_frames_goes_on_to_the_same_weights(
-    photo: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    photo: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     frames = frames_of_photos([("photo", photo)], lambda image: detect_dog(image, 160))
-    recipe = SMALL.model_copy(update={"views": 4, "augment": True, "epochs": 3})
+    recipe = SMALL.model_copy(update={"views": 4, "augment": True, "epochs": 3, **settings})
     whole = train(recipe, frames, tmp_path / "whole")
     losses = read_losses(tmp_path / "whole")
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1

@@ -17,7 +17,8 @@ from doap.evaluation.sweep_figure import draw_sweep
 from doap.networks.descriptor import Descriptor
 from doap.training.recipe import Recipe
 from doap.training.run_folder import Source
-from doap.training.sweep import Judge, Row, Sweep, judge_by_held_out, plan_sweep, run_sweep
+from doap.training.series import Judge, Row, Series
+from doap.training.sweep import Sweep, judge_by_held_out, plan_sweep, run_sweep
 
 EXAMPLE = (
     "Example: doap sweep phototour-real --data liberty --over list_size=256,512,1024,2048,4096 -o runs/lists "
@@ -55,15 +56,18 @@ def sweep(
     title = f"{recipe.stem} trained on {data.resolve().name}"
     with training_bar() as bar:
         task = bar.add_task("", total=1.0, news="")
-        rows = run_sweep(
-            planned,
+        series = Series(
             found,
             output,
-            _judge(tests, bar) if tests else judge_by_held_out(planned, found, chosen),
-            about={"recipe": str(recipe), "settings": settings or [], "tests": [str(each) for each in test or []]},
-            source=Source(str(data.absolute())),
-            device=chosen,
+            Source(str(data.absolute())),
+            chosen,
             progress=lambda name, status: bar.update(task, description=name, completed=status.done, news=news(status)),
+        )
+        rows = run_sweep(
+            planned,
+            series,
+            _judge(tests, bar) if tests else judge_by_held_out(planned, series),
+            about={"recipe": str(recipe), "settings": settings or [], "tests": [str(each) for each in test or []]},
             done=lambda rows: _show(planned, rows, tests, title, output),
         )
     say(f"{len(rows)} runs in {output}: sweep.csv, sweep.json, sweep.png")

@@ -9,17 +9,14 @@ from torch import Tensor
 
 from doap.errors import DoapError
 from doap.objectives.lists import IgnoreTable
-from doap.patches.augment import draw_symmetries, flip_and_turn
-from doap.patches.frameset import FrameSet
+from doap.patches.augment import draw_symmetries, draw_zooms, flip_and_turn
 from doap.patches.grouping import Grouping, Ids
 from doap.patches.ignoring import OverlapTables
 from doap.patches.label_mining import MinedLabels
-from doap.patches.patchset import PatchSet
 from doap.patches.pool_sampling import PoolBatches, SequencePairs
-from doap.patches.resident import PatchSource, ResidentPatches
-from doap.patches.resident_frames import ResidentFrames
 from doap.patches.sampling import EveryGroupFirst, GroupBatches, Sampler, share
 from doap.training.recipe import Recipe
+from doap.training.sources import Data, Sources
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,12 @@ class Batches:
             from a frame set each with its own jitter.
         ranks: how many there are.
         progress: called with the share of the set that is loaded.
+        sources: where the set may be loaded already.
     """
 
     def __init__(
         self,
-        data: PatchSet | FrameSet,
+        data: Data,
         recipe: Recipe,
         device: str | torch.device,
         size: int,
@@ -69,13 +67,16 @@ class Batches:
         rank: int = 0,
         ranks: int = 1,
         progress: Callable[[float], None] = lambda _done: None,
+        sources: Sources | None = None,
     ) -> None:
+        if recipe.zoom and not data.fresh:
+            raise DoapError("zoom cuts patches anew from photos, and a patch set has none; train on a frame set")
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
         self._rank, self._ranks = rank, ranks
         self._sampler = make_sampler(data, recipe)
-        self._source = _load(data, device, size, progress)
+        self._source = (sources or Sources()).load(data, device, size, progress)
         self._tables: list[OverlapTables | MinedLabels] = []
         if len(data.overlaps):
             self._tables.append(OverlapTables(data, device))
@@ -100,8 +101,9 @@ class Batches:
     def _batch(self, indices: Ids, groups: Ids, rows: slice, place: tuple[int, int]) -> Batch:
         own = (self._rank,) if self._data.fresh and self._rank else ()
         random = torch.Generator(self._device).manual_seed(_seed(self._recipe.seed, *place, *own))
-        pixels = self._source.draw(indices[rows], random)
         labels = torch.from_numpy(groups)
+        zooms = draw_zooms(labels[rows], self._recipe.zoom, random) if self._recipe.zoom else None
+        pixels = self._source.draw(indices[rows], random, zooms)
         if self._recipe.augment:
             pixels = flip_and_turn(pixels, draw_symmetries(labels, random)[rows])
         # In chunks, dropout knows nothing of the list: each rank draws masks of its own.
@@ -114,23 +116,6 @@ class Batches:
             found = tables.ignore(indices)
             both = found if both is None else both | found
         return None if both is None else IgnoreTable(both.labels[rows], both.table)
-
-
-def _load(
-    data: PatchSet | FrameSet, device: str | torch.device, size: int, progress: Callable[[float], None]
-) -> PatchSource:
-    """The pixels of a set on the device, telling how much of them is there."""
-    total = len(np.unique(data.photos)) if isinstance(data, FrameSet) else len(data)
-    loaded = 0
-
-    def more(count: int = 1) -> None:
-        nonlocal loaded
-        loaded += count
-        progress(loaded / total)
-
-    if isinstance(data, FrameSet):
-        return ResidentFrames(data, device, size, more)
-    return ResidentPatches(data, device, size, progress=more)
 
 
 def make_sampler(data: Grouping, recipe: Recipe) -> Sampler:

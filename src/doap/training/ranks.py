@@ -7,7 +7,7 @@ dropout draws one mask for the whole list, and the ranks' gradients are averaged
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -93,6 +93,20 @@ def average_gradients(parameters: Iterable[nn.Parameter], ranks: int) -> None:
     flat /= ranks
     for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
+
+
+class InPrecision(nn.Module):
+    """A network computing in the precision of the training; its backward pass follows by itself."""
+
+    def __init__(self, network: Callable[[Tensor], Tensor], fabric: "Fabric") -> None:
+        super().__init__()
+        self.network = network
+        self._fabric = fabric
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """As the network."""
+        with self._fabric.autocast():
+            return self.network(patches)
 
 
 class SharedDropout(nn.Dropout):

@@ -29,6 +29,9 @@ class Recipe(Architecture):
     views: int | None = Field(default=None, ge=2, description="patches each group gives; all it has by default")
     per_pool: int = Field(default=64, gt=0, description="groups from each sequence, where sampling is pools")
     augment: bool = Field(default=False, description="flip and turn the patches of a group, all alike")
+    zoom: float = Field(
+        default=0.0, ge=0, le=4, description="octaves by which groups are seen closer, at most; of frame sets alone"
+    )
     label_mining: bool = Field(default=False, description="ignore patches of a sequence that look too much alike")
     # The objective.
     objective: Objective = Field(default="ap", description="ap, or that of a peer")
@@ -42,6 +45,12 @@ class Recipe(Architecture):
     )
     momentum: float = Field(default=0.9, ge=0, lt=1)
     weight_decay: float = Field(default=1e-4, ge=0)
+    averaging: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="decay of the weights' moving average, which is kept in their place; 0: none",
+    )
     # How it is run.
     held_out: float = Field(default=0.0, ge=0, lt=1, description="share of the sequences kept for validation")
     chunk: int | None = Field(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from doap.errors import DoapError
 from doap.files import write_text
@@ -21,13 +21,21 @@ from doap.networks.spatial_transformer import SLOWER, slow_parameters
 from doap.objectives import backward_in_chunks
 from doap.patches.frameset import FrameSet
 from doap.patches.label_mining import MinedLabels, mine_labels
-from doap.patches.patchset import PatchSet
+from doap.training.averaging import MovingAverage
 from doap.training.batches import Batch, Batches
 from doap.training.checkpoint import Place, load_checkpoint, save_checkpoint
 from doap.training.log import Log, NotFiniteError, Status
 from doap.training.memory import keep_freed_memory
 from doap.training.objective import make_objective
-from doap.training.ranks import SharedDropout, average_gradients, is_bfloat16, is_chief, make_fabric, share_statistics
+from doap.training.ranks import (
+    InPrecision,
+    SharedDropout,
+    average_gradients,
+    is_bfloat16,
+    is_chief,
+    make_fabric,
+    share_statistics,
+)
 from doap.training.recipe import Recipe
 from doap.training.run_folder import (
     BEST,
@@ -41,7 +49,8 @@ from doap.training.run_folder import (
     forget_failure,
     start_run,
 )
-from doap.training.validation import Validation, split_sequences
+from doap.training.sources import Data, Sources
+from doap.training.validation import Validation
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -56,14 +65,15 @@ Progress = Callable[[Status], None]
 
 def train(
     recipe: Recipe,
-    data: PatchSet | FrameSet,
+    data: Data,
     run: Path,
     name: str = "doap",
     source: Source = IN_MEMORY,
     device: str = "cpu",
     devices: int = 1,
-    validation: PatchSet | FrameSet | None = None,
+    validation: Data | None = None,
     progress: Progress = lambda _status: None,
+    sources: Sources | None = None,
 ) -> Descriptor:
     """Train a descriptor and leave everything in a run folder.
 
@@ -80,6 +90,7 @@ def train(
         validation: judged by exact AP after every epoch; by default the share of the data's sequences that
             the recipe holds out, and none if that is 0.
         progress: called when news of the training comes in.
+        sources: where the data may be loaded already; trainings that share one load a set once.
 
     Raises:
         DoapError: if the run folder holds another training, or the loss stops being a number.
@@ -91,25 +102,30 @@ def train(
     fabric.launch()
     fabric.barrier()
     make_reproducible(fabric.device)
+    loaded = sources or Sources()
     if recipe.held_out and validation is None:
-        data, validation = split_sequences(data, recipe)
-    work = Training(recipe, data, run, fabric, progress)
+        data, validation = loaded.split(data, recipe)
+    work = Training(recipe, data, run, fabric, progress, loaded)
     judge: Validation | None = None
     if validation is not None and fabric.is_global_zero:
-        judge = Validation(validation, recipe, fabric.device, work.network.input_size)
-    return work.go(Descriptor(work.network, recipe.kind, data.extent, name), about, judge)
+        judge = Validation(validation, recipe, fabric.device, work.network.input_size, loaded)
+    return work.go(Descriptor(work.kept, recipe.kind, data.extent, name), about, judge)
 
 
 class Training:
-    """Everything that a training moves: the network, the optimiser, and where they are."""
+    """Everything that a training moves: the network, the optimiser, and where they are.
+
+    `kept` is what is judged and saved: the network itself, or the average of its weights.
+    """
 
     def __init__(
         self,
         recipe: Recipe,
-        data: PatchSet | FrameSet,
+        data: Data,
         run: Path,
         fabric: "Fabric",
         progress: Progress = lambda _status: None,
+        sources: Sources | None = None,
     ) -> None:
         self.recipe, self.run, self.fabric, self.progress = recipe, run, fabric, progress
         torch.manual_seed(recipe.seed)
@@ -117,15 +133,18 @@ class Training:
         self.network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         if fabric.world_size > 1 and not recipe.chunk:  # of chunks, ranks may have different numbers
             share_statistics(self.network, fabric.device)
-        self.forward = _InPrecision(torch.compile(self.network) if recipe.compile else self.network, fabric)
+        self.average = MovingAverage(self.network, recipe.averaging) if recipe.averaging else None
+        self.kept = self.average.network if self.average else self.network
+        self.forward = InPrecision(torch.compile(self.network) if recipe.compile else self.network, fabric)
         self.objective = make_objective(recipe, fabric.world_size)
         self.optimiser = make_optimiser(self.network, recipe)
         mined = self._mine(data) if recipe.label_mining else None
         size, rank, ranks = self.network.input_size, fabric.global_rank, fabric.world_size
-        self.batches = Batches(data, recipe, fabric.device, size, mined, rank, ranks, self._tell("loading the set"))
+        tell = self._tell("loading the set")
+        self.batches = Batches(data, recipe, fabric.device, size, mined, rank, ranks, tell, sources)
         self.place = Place()
         if (run / CHECKPOINT).exists():
-            self.place = load_checkpoint(run / CHECKPOINT, self.network, self.optimiser)
+            self.place = load_checkpoint(run / CHECKPOINT, self.network, self.optimiser, self.average)
         self.good = self._weights()
         self.saved = time.monotonic()
 
@@ -142,7 +161,7 @@ class Training:
             except NotFiniteError as fault:
                 raise self._failed(fault, descriptor, origin) from None
         if self.fabric.is_global_zero:
-            save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, self.place)
+            self._save(self.place)
             registry.save(descriptor, self.run / WEIGHTS, self.recipe.architecture, origin)
             forget_failure(self.run)
         self.fabric.barrier()
@@ -181,6 +200,8 @@ class Training:
         if self.fabric.world_size > 1:
             average_gradients(self.network.parameters(), self.fabric.world_size)
         self.optimiser.step()
+        if self.average:
+            self.average.update()
         return loss.detach()
 
     def _loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -190,7 +211,7 @@ class Training:
         self, validation: Validation, log: Log, epoch: int, descriptor: Descriptor, origin: registry.Origin
     ) -> None:
         """Judge the network after an epoch, and keep its weights if none were better."""
-        ap = validation.average_precision(self.network)
+        ap = validation.average_precision(self.kept)
         log.validated(epoch, ap)
         if ap > self.place.best:
             self.place = Place(self.place.epoch, 0, ap)
@@ -214,13 +235,16 @@ class Training:
         """Write a checkpoint if the last is old."""
         if self.fabric.is_global_zero and time.monotonic() - self.saved >= CHECKPOINT_SECONDS:
             log.flush()
-            save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, place)
+            self._save(place)
             self.saved = time.monotonic()
+
+    def _save(self, place: Place) -> None:
+        save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, place, self.average)
 
     def _failed(self, fault: NotFiniteError, descriptor: Descriptor, origin: registry.Origin) -> DoapError:
         """Keep the last good weights and the ids of the batch; the fault in one line."""
         if self.fabric.is_global_zero:
-            self.network.load_state_dict(self.good)
+            self.kept.load_state_dict(self.good)
             registry.save(descriptor, self.run / LAST_GOOD, self.recipe.architecture, origin)
             ids = self.batches.indices(fault.epoch, fault.batch).tolist()
             about = {"epoch": fault.epoch, "batch": fault.batch, "what": fault.what, "items": ids}
@@ -230,7 +254,7 @@ class Training:
             f"last good weights in {LAST_GOOD}); lower lr"
         )
 
-    def _mine(self, data: PatchSet | FrameSet) -> MinedLabels:
+    def _mine(self, data: Data) -> MinedLabels:
         """The labels mined from the data: once a run, by the chief."""
         if isinstance(data, FrameSet):
             raise DoapError("label_mining clusters patches, and a frame set has none of its own; build a patch set")
@@ -252,20 +276,7 @@ class Training:
         return lambda done: self.progress(Status(done, doing=doing))
 
     def _weights(self) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in self.network.state_dict().items()}
-
-
-class _InPrecision(nn.Module):
-    """The network computing in the precision of the training; its backward pass follows by itself."""
-
-    def __init__(self, network: Callable[[Tensor], Tensor], fabric: "Fabric") -> None:
-        super().__init__()
-        self.network = network
-        self._fabric = fabric
-
-    def forward(self, patches: Tensor) -> Tensor:
-        with self._fabric.autocast():
-            return self.network(patches)
+        return {name: value.clone() for name, value in self.kept.state_dict().items()}
 
 
 def make_optimiser(network: PatchNetwork, recipe: Recipe) -> torch.optim.SGD:

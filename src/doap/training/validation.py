@@ -5,35 +5,20 @@ import torch
 from torch import Tensor
 
 from doap.errors import DoapError
-from doap.networks.descriptor import to_input
+from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.network import PatchNetwork
+from doap.objectives import Kind
 from doap.objectives.average_precision import euclidean_distances, hamming_distances
 from doap.objectives.exact import exact_average_precisions
 from doap.objectives.pairs import related_patches
-from doap.patches.frameset import FrameSet
-from doap.patches.patchset import PatchSet
 from doap.patches.sampling import GroupItems
 from doap.training.batches import Batch, Batches
 from doap.training.recipe import Recipe
+from doap.training.sources import Data, Sources
 
 LISTS = 4
 LIST_SIZE = 2048
 CHUNK = 512
-
-
-def split_sequences(data: PatchSet | FrameSet, recipe: Recipe) -> tuple[PatchSet | FrameSet, PatchSet | FrameSet]:
-    """What to train on, and what to hold out: whole sequences, drawn by the recipe's seed.
-
-    Raises:
-        DoapError: if there are not two sequences.
-    """
-    names = np.unique(data.sequences)
-    if len(names) < 2:
-        raise DoapError("held_out keeps whole sequences for validation, but this set has only one; set held_out=0")
-    count = min(max(1, round(recipe.held_out * len(names))), len(names) - 1)
-    chosen = np.random.default_rng(recipe.seed).permutation(names)[:count]
-    held_out = np.isin(data.sequences, chosen)
-    return data.part(~held_out), data.part(held_out)
 
 
 class Validation:
@@ -44,11 +29,14 @@ class Validation:
         recipe: how lists are drawn.
         device: where to work.
         size: side of the patches that the network reads.
+        sources: where the data may be loaded already.
     """
 
-    def __init__(self, data: PatchSet | FrameSet, recipe: Recipe, device: torch.device, size: int) -> None:
+    def __init__(
+        self, data: Data, recipe: Recipe, device: torch.device, size: int, sources: Sources | None = None
+    ) -> None:
         drawn = recipe.model_copy(update={"list_size": min(LIST_SIZE, _longest(data, recipe))})
-        batches = Batches(data, drawn, device, size)
+        batches = Batches(data, drawn, device, size, sources=sources)
         self._lists: list[Batch] = []
         epoch = 0
         while len(self._lists) < LISTS:
@@ -83,7 +71,30 @@ class Validation:
         return exact_average_precisions(distances, same, listed)
 
 
-def _longest(data: PatchSet | FrameSet, recipe: Recipe) -> int:
+class CommonLists:
+    """The same lists for models of different trainings, so that they compare; drawn once a kind and size of patches.
+
+    Args:
+        data: sequences that none of them is trained on.
+        recipe: how lists are drawn, whatever the models' own recipes say.
+        device: where to work.
+        sources: where the data may be loaded already.
+    """
+
+    def __init__(self, data: Data, recipe: Recipe, device: str, sources: Sources) -> None:
+        self._data, self._recipe, self._device, self._sources = data, recipe, torch.device(device), sources
+        self._lists: dict[tuple[Kind, int], Validation] = {}
+
+    def average_precision(self, model: Descriptor) -> float:
+        """Mean exact AP of a model, which is on the device."""
+        wanted = model.kind, model.input_size
+        if wanted not in self._lists:
+            drawn = self._recipe.model_copy(update={"kind": model.kind})
+            self._lists[wanted] = Validation(self._data, drawn, self._device, model.input_size, self._sources)
+        return self._lists[wanted].average_precision(model.network)
+
+
+def _longest(data: Data, recipe: Recipe) -> int:
     """How many patches a list can have at most."""
     items = GroupItems(data, recipe.views)
     if recipe.sampling == "pools" and recipe.views:

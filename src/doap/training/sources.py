@@ -1,0 +1,95 @@
+"""Sets on a device: what several trainings draw from, one after the other, is loaded and split once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from doap.errors import DoapError
+from doap.patches.frameset import FrameSet
+from doap.patches.patchset import PatchSet
+from doap.patches.resident import PatchSource, ResidentPatches
+from doap.patches.resident_frames import ResidentFrames
+from doap.training.recipe import Recipe
+
+Data = PatchSet | FrameSet
+
+KEPT = 4  # sets on the device: what two trainings with their validation draw from
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    data: Data
+    device: torch.device
+    size: int
+    source: PatchSource
+
+    def holds(self, data: Data, device: torch.device, size: int) -> bool:
+        # The photos of a frame set serve patches of any size; those of a patch set are kept resized.
+        return self.data is data and self.device == device and (self.size == size or isinstance(data, FrameSet))
+
+
+class Sources:
+    """Loads sets and splits them, and remembers the last of both: the same object in gives the same object out."""
+
+    def __init__(self) -> None:
+        self._loaded: list[_Loaded] = []
+        self._splits: list[tuple[Data, float, int, tuple[Data, Data]]] = []
+
+    def load(
+        self,
+        data: Data,
+        device: str | torch.device,
+        size: int,
+        progress: Callable[[float], None] = lambda _done: None,
+    ) -> PatchSource:
+        """The patches of a set on a device, `size` pixels wide; `progress` is told the share that is loaded."""
+        place = torch.device(device)
+        for known in self._loaded:
+            if known.holds(data, place, size):
+                self._loaded.remove(known)
+                self._loaded.append(known)
+                return known.source.sized(size) if isinstance(known.source, ResidentFrames) else known.source
+        del self._loaded[: max(0, len(self._loaded) - KEPT + 1)]  # before the next needs the room
+        source = _load(data, place, size, progress)
+        self._loaded.append(_Loaded(data, place, size, source))
+        return source
+
+    def split(self, data: Data, recipe: Recipe) -> tuple[Data, Data]:
+        """As `split_sequences`."""
+        for known, share, seed, parts in self._splits:
+            if known is data and (share, seed) == (recipe.held_out, recipe.seed):
+                return parts
+        parts = split_sequences(data, recipe)
+        self._splits = [*self._splits[-1:], (data, recipe.held_out, recipe.seed, parts)]
+        return parts
+
+
+def split_sequences(data: Data, recipe: Recipe) -> tuple[Data, Data]:
+    """What to train on, and what to hold out: whole sequences, drawn by the recipe's seed.
+
+    Raises:
+        DoapError: if there are not two sequences.
+    """
+    names = np.unique(data.sequences)
+    if len(names) < 2:
+        raise DoapError("held_out keeps whole sequences for validation, but this set has only one; set held_out=0")
+    count = min(max(1, round(recipe.held_out * len(names))), len(names) - 1)
+    chosen = np.random.default_rng(recipe.seed).permutation(names)[:count]
+    held_out = np.isin(data.sequences, chosen)
+    return data.part(~held_out), data.part(held_out)
+
+
+def _load(data: Data, device: torch.device, size: int, progress: Callable[[float], None]) -> PatchSource:
+    total = len(np.unique(data.photos)) if isinstance(data, FrameSet) else len(data)
+    loaded = 0
+
+    def more(count: int = 1) -> None:
+        nonlocal loaded
+        loaded += count
+        progress(loaded / total)
+
+    if isinstance(data, FrameSet):
+        return ResidentFrames(data, device, size, more)
+    return ResidentPatches(data, device, size, progress=more)

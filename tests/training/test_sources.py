@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from doap import FrameSet, PatchSet
+from doap.patches.assemble import frames_of_photos
+from doap.photos.frames import detect_dog
+from doap.training import sources as module
+from doap.training.recipe import Recipe
+from doap.training.sources import Sources
+from doap.training.trainer import train
+
+SMALL = Recipe(width=2, dimensions=16, list_size=128, views=4, epochs=1, lr=1.0, precision="fp32", held_out=0.5)
+
+
+@pytest.fixture
+def patches() -> PatchSet:
+    pixels = np.random.default_rng(0).integers(0, 256, (80, 32, 32), dtype=np.uint8)
+    return PatchSet([pixels], np.arange(80) // 2, np.arange(80) // 20)
+
+
+@pytest.fixture
+def frames(photo: np.ndarray) -> FrameSet:
+    return frames_of_photos([("a", photo[:, :256]), ("b", photo[:, 256:])], lambda image: detect_dog(image, 80))
+
+
+def test_a_set_is_loaded_once_a_size(patches: PatchSet) -> None:
+    sources, told = Sources(), []
+    first = sources.load(patches, "cpu", 32, told.append)
+    assert told == [1.0]
+    assert sources.load(patches, "cpu", 32, told.append) is first
+    assert told == [1.0]
+    smaller = sources.load(patches, "cpu", 16)
+    assert smaller.draw(np.arange(3), torch.Generator()).shape == (3, 16, 16)
+    equal = PatchSet(patches.shards, patches.groups, patches.sequences)
+    assert sources.load(equal, "cpu", 32) is not first
+
+
+def test_photos_serve_patches_of_every_size(frames: FrameSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = Sources()
+    drawn = {}
+    for size in (32, 42, 32):
+        drawn[size] = sources.load(frames, "cpu", size).draw(np.arange(5), torch.Generator().manual_seed(0))
+        monkeypatch.setattr(FrameSet, "picture", None)  # no photo is decoded again
+    assert {size: tuple(patches.shape) for size, patches in drawn.items()} == {32: (5, 32, 32), 42: (5, 42, 42)}
+
+
+def test_the_sets_used_longest_ago_are_forgotten(patches: PatchSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 2)
+    sources = Sources()
+    first = sources.load(patches, "cpu", 32)
+    second = sources.load(patches, "cpu", 24)
+    assert sources.load(patches, "cpu", 32) is first
+    sources.load(patches, "cpu", 16)
+    assert sources.load(patches, "cpu", 32) is first
+    assert sources.load(patches, "cpu", 24) is not second
+
+
+def test_trainings_that_share_sources_decode_photos_once_and_give_the_same_bits(
+    frames: FrameSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = {seed: train(SMALL.model_copy(update={"seed": seed}), frames, tmp_path / f"{seed}") for seed in (0, 1)}
+    decoded: list[int] = []
+    picture = FrameSet.picture
+    monkeypatch.setattr(FrameSet, "picture", lambda self, number: decoded.append(number) or picture(self, number))
+    sources = Sources()
+    for run, recipe in {"a": {"seed": 0}, "b": {"seed": 0, "lr": 0.5}, "c": {"seed": 1}}.items():
+        model = train(SMALL.model_copy(update=recipe), frames, tmp_path / run, sources=sources)
+        if run != "b":
+            expected = alone[recipe["seed"]].network.state_dict()
+            assert all(torch.equal(value, expected[name]) for name, value in model.network.state_dict().items())
+        if run == "b":
+            assert sorted(decoded) == [0, 1]
+    assert (tmp_path / "a" / "validation.csv").read_text() == (tmp_path / "0" / "validation.csv").read_text()
