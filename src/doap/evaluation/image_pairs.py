@@ -105,7 +105,7 @@ def score(pair: ImagePair, describer: FrameDescriber) -> Score:
     values = (
         min(map(len, pair.common)),
         correspondences,
-        100 * _average_precision(pair, *described) if planar else None,
+        100 * pair_average_precision(pair, *described) if planar else None,
         _percent(_right_matches(pair, *described) if planar else errors <= RIGHT_PIXELS, min(map(len, pair.common))),
         len(found),
         *(_percent(errors <= pixels, len(errors)) for pixels in PIXELS),
@@ -152,7 +152,8 @@ def errors_of(pair: ImagePair, found: Matches) -> NDArray[np.float64]:
     return pair.truth.errors(*points)
 
 
-def _average_precision(pair: ImagePair, first: Descriptors, second: Descriptors) -> float:
+def pair_average_precision(pair: ImagePair, first: Descriptors, second: Descriptors) -> float:
+    """AP of a pair whose truth is a homography, given the descriptors of all frames; see `score`."""
     if not all(map(len, pair.common)):
         return 0.0
     neighbours, distances = nearest(first[pair.common[0]], second[pair.common[1]])

@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from doap import DoapError, load
+from doap.evaluation import pairs_judge as module
+from doap.evaluation.cache import DescriptorCache
+from doap.evaluation.contenders import open_contenders
+from doap.evaluation.image_pairs import score
+from doap.evaluation.pairs import PairReader, find_pairs
+from doap.evaluation.pairs_judge import PairsJudge
+from small_pairs import write_pair, write_sequence
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_sequence(tmp_path / "pairs" / "a", 0)
+    write_pair(tmp_path / "pairs" / "b", 3)
+    return tmp_path / "pairs"
+
+
+@pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b"])
+def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -> None:
+    told: list[tuple[int, int]] = []
+    judge = PairsJudge(folder, "dog", 150, [None, 4.0], progress=lambda *done: told.append(done))
+    assert told == [(number, 6) for number in range(1, 7)]
+    found = judge.average_precision(load(name))
+    assert list(found) == ["pairs", "pairs at own", "pairs at 4.0"]
+    for extent, called in ((None, "pairs at own"), (4.0, "pairs at 4.0")):
+        (contender,) = open_contenders([name], extent=extent, cache=DescriptorCache(tmp_path / "cache"))
+        reader = PairReader("dog", 150)
+        expected = [score(reader.open(files), contender)["ap"] for files in find_pairs(folder)]
+        assert found[called] == pytest.approx(np.mean(expected), abs=1e-6)
+    assert found["pairs"] == pytest.approx((found["pairs at own"] + found["pairs at 4.0"]) / 2)
+    assert found["pairs at own"] > found["pairs at 4.0"] + 1
+
+
+def test_patches_are_cut_once_for_all_models_and_images_described_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts: list[int] = []
+    extract = module.extract_patches
+    monkeypatch.setattr(module, "extract_patches", lambda *given: cuts.append(1) or extract(*given))
+    judge = PairsJudge(folder, "dog", 50)
+    first = judge.average_precision(load("doap-demo-128"))
+    assert list(first) == ["pairs"]
+    assert len(cuts) == 8  # six images of the sequence, two of the pair
+    assert judge.average_precision(load("doap-demo-128")) == first
+    judge.average_precision(load("doap-demo-256b"))
+    assert len(cuts) == 8
+
+
+def test_pairs_without_a_homography_are_refused(folder: Path) -> None:
+    write_pair(folder / "c", 1, "points.csv")
+    with pytest.raises(DoapError, match=r"pair .* is known by labelled points; AP takes a homography") as caught:
+        PairsJudge(folder, "dog", 50)
+    assert "\n" not in str(caught.value)
