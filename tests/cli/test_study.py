@@ -1,0 +1,112 @@
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from doap import load
+from doap.evaluation.pairs_judge import PairsJudge
+from doap.patches.assemble import frames_of_photos
+from doap.patches.frameset import FrameSet
+from doap.photos.frames import detect_dog
+from doap.training.study_plan import read_study
+from doap.training.validation import Validation
+from small_pairs import write_pair, write_sequence
+
+FILE = """
+recipe: small.yaml
+seeds: [0, 1]
+tune: {lr: [0.3, 1.0]}
+runs:
+  plain:
+  zoom: {settings: {zoom: 1.0, averaging: 0.5}, tune: {}}
+  binary: {settings: {kind: binary, dimensions: 32}, tune: {}}
+"""
+
+
+@pytest.fixture
+def sets(tmp_path: Path, photo: np.ndarray) -> Path:
+    (tmp_path / "small.yaml").write_text(
+        "width: 2\ndimensions: 16\nlist_size: 96\nviews: 4\nepochs: 1\nprecision: fp32\nheld_out: 0.5\n"
+    )
+    (tmp_path / "study.yaml").write_text(FILE)
+    for name, half in {"train": photo[:, :256], "aside": photo[:, 256:]}.items():
+        halves = [(f"{name}{number}", part) for number, part in enumerate((half[:256], half[256:]))]
+        frames_of_photos(halves, lambda image: detect_dog(image, 60)).save(tmp_path / name)
+    write_sequence(tmp_path / "pairs" / "a", 0)
+    return tmp_path
+
+
+WORDS = ("study", "study.yaml", "--data", "train", "--validate", "aside", "-o", "runs", "--device", "cpu")
+PAIRS = ("--pairs", "pairs", "--keypoints", 80, "--extent", "own", "--extent", "6")
+
+
+def test_a_study_is_trained_judged_shown_and_drawn(doap, sets: Path) -> None:  # type: ignore[no-untyped-def]
+    status, shown, errors = doap(*WORDS, *PAIRS)
+    assert (status, errors) == (0, "")
+    with (sets / "runs" / "study.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["run", "tried", "seed", "pairs", "pairs at own", "pairs at 6.0", "lists"]
+    best = max(rows[:2], key=lambda row: float(row["pairs"]))["tried"]
+    assert [(row["run"], row["tried"], row["seed"]) for row in rows[2:]] == [
+        ("zoom", "", "0"), ("binary", "", "0"), ("plain", best, "1"), ("zoom", "", "1"), ("binary", "", "1"),
+    ]  # fmt: skip
+    judge = PairsJudge(sets / "pairs", "dog", 80, [None, 6.0])
+    aside, lists = FrameSet.open(sets / "aside"), read_study(sets / "study.yaml").lists
+    for row in rows[2:4]:
+        model = load(sets / "runs" / f"{row['run']},seed=0" / "weights.safetensors")
+        assert float(row["pairs"]) == pytest.approx(judge.average_precision(model)["pairs"], abs=1e-6)
+        drawn = Validation(aside, lists.model_copy(update={"kind": model.kind}), "cpu", 32)
+        assert float(row["lists"]) == pytest.approx(100 * drawn.average_precision(model.network), abs=1e-6)
+    content = json.loads((sets / "runs" / "study.json").read_text())
+    assert content["judged_by"]["pairs"]["extents"] == [None, 6.0]
+    run = content["runs"]["zoom,seed=1"]
+    assert (run["recipe"]["zoom"], run["recipe"]["seed"]) == (1.0, 1)
+    assert "2 sequences" in run["patches"]  # nothing is held out of it: others judge
+    for name in ("plain", "zoom", "binary"):
+        mean = np.mean([float(row["pairs"]) for row in rows if row["run"] == name and row["tried"] in ("", best)])
+        assert f"{mean:.2f} ±" in shown
+    with Image.open(sets / "runs" / "study.png") as picture:
+        assert picture.width > 1000
+    status, again, errors = doap(*WORDS, *PAIRS)
+    assert (status, errors) == (0, "")
+    assert again == shown
+
+
+def test_without_pairs_the_lists_decide_and_settings_go_over_all(doap, sets: Path) -> None:  # type: ignore[no-untyped-def]
+    (sets / "study.yaml").write_text("recipe: small.yaml\nseeds: [5]\nruns: {a: {settings: {epochs: 9}}}\n")
+    status, shown, _ = doap(*WORDS, "--set", "epochs=1")
+    assert status == 0
+    assert "a,seed=5: lists" in shown
+    assert json.loads((sets / "runs" / "study.json").read_text())["runs"]["a,seed=5"]["recipe"]["epochs"] == 1
+
+
+FAULTS = {
+    "no file": (("study", "nowhere.yaml", *WORDS[2:]), "nowhere.yaml: cannot be read"),
+    "no pairs": ((*WORDS, "--pairs", "small.yaml"), "small.yaml: no such folder"),
+    "no homography": ((*WORDS, "--pairs", "labelled"), "is known by labelled points"),
+    "detector": ((*WORDS, "--pairs", "pairs", "--detector", "eyes"), "--detector: eyes is none of"),
+    "extent": ((*WORDS, "--pairs", "pairs", "--extent", "-1"), "--extent: a factor over 0, or own; not -1"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_one_line_before_any_training(doap, sets: Path, fault: str) -> None:  # type: ignore[no-untyped-def]
+    write_pair(sets / "labelled", 1, "points.csv")
+    words, message = FAULTS[fault]
+    status, _, errors = doap(*words)
+    assert (status, errors.count("\n")) == (1, 1)
+    assert message in errors
+    assert not (sets / "runs").exists()
+
+
+def test_studies_run_where_peers_and_other_tools_are_not_installed() -> None:
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['kornia', 'faiss', 'pycolmap', 'sklearn', 'skimage']));"
+    code = f"{blocked} from doap.cli.main import main; sys.argv = ['doap', 'study', '--help']; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "objectives" in done.stdout
