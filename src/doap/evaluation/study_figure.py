@@ -42,10 +42,13 @@ def draw_study(found: Sequence[Standing], title: str, path: Path) -> None:
                 fontsize=9,
                 color=colour,
                 fontweight="bold" if mean == best else "normal",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
             )
         axes.set_xlabel(f"AP %, {measure}")
-        left, right = axes.get_xlim()
-        axes.set_xlim(left, right + 0.28 * (right - left))  # room for the numbers
+        # By the points alone, with room for the numbers: intervals of two seeds would go beyond all there is.
+        points = [value for standing in found for value in standing.values[measure]]
+        spread = max(points) - min(points) or 1.0
+        axes.set_xlim(min(points) - 0.15 * spread, max(points) + 0.45 * spread)
         axes.grid(axis="x", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     names = [f"{each.run}  {each.tried}" if each.tried else each.run for each in found]

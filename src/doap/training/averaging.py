@@ -1,4 +1,4 @@
-"""The moving average of a network's weights over the steps of a training, which often does better than the last ones.
+"""The moving average of a network's weights over the steps of a training.
 
 After step n it is Σₖ dⁿ⁻ᵏ wₖ / Σₖ dⁿ⁻ᵏ over the weights wₖ after each step k = 1..n, with the decay d: a weighted mean,
 in which the weights before the first step have no part.
