@@ -1,6 +1,6 @@
 """What every network is: patches of one size in, activations out."""
 
-import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -32,6 +32,5 @@ def normalise(patches: Tensor) -> Tensor:
     Args:
         patches: (N, 1, S, S) float, grey values in 0..255.
     """
-    deviation, mean = torch.std_mean(patches, dim=(2, 3), correction=0, keepdim=True)
-    # A thousandth of a grey level: far under the quantisation of any real patch, far over rounding noise.
-    return (patches - mean) / deviation.clamp(min=1e-3)
+    # The root of eps, a thousandth of a grey level, is far under the quantisation of patches, far over rounding noise.
+    return F.layer_norm(patches, patches.shape[1:], eps=1e-6)
