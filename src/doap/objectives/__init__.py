@@ -1,5 +1,6 @@
 """Objectives: tensors in, a scalar out. `loss(outputs, groups, ignore)` for each of them."""
 
+from doap.objectives.distillation import DistillationLoss
 from doap.objectives.distributed import DistributedAveragePrecisionLoss, UnionLoss
 from doap.objectives.fastap import FastAPLoss
 from doap.objectives.gor import GlobalOrthogonalLoss
@@ -16,6 +17,7 @@ from doap.objectives.tfeat import TripletLoss
 
 __all__ = [
     "AveragePrecisionLoss",
+    "DistillationLoss",
     "DistributedAveragePrecisionLoss",
     "FastAPLoss",
     "GlobalOrthogonalLoss",

@@ -107,8 +107,21 @@ def _union(outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None) -> tuple
     sizes = _sizes(outputs, device)
     if ignore is not None:
         ignore = IgnoreTable(_gather(ignore.labels.to(device), sizes), ignore.table)
-    union: Tensor = _GatherOutputs.apply(outputs, sizes)  # type: ignore[no-untyped-call]
-    return union, _gather(groups.to(device), sizes), ignore
+    return union(outputs, sizes), _gather(groups.to(device), sizes), ignore
+
+
+def union(outputs: Tensor, sizes: list[int] | None = None) -> Tensor:
+    """All ranks' (m, d) outputs, one after the other, for a loss that every rank computes whole.
+
+    They carry the gradient; each rank's part comes multiplied by the number of ranks, as in
+    `DistributedAveragePrecisionLoss`.
+
+    Args:
+        outputs: this rank's.
+        sizes: how many each rank has, where that is known.
+    """
+    gathered: Tensor = _GatherOutputs.apply(outputs, sizes or _sizes(outputs, outputs.device))  # type: ignore[no-untyped-call]
+    return gathered
 
 
 def _sizes(rows: Tensor, device: torch.device) -> list[int]:
