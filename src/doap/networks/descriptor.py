@@ -65,6 +65,11 @@ def pack_bits(bits: Tensor) -> Tensor:
     return (bits.view(len(bits), -1, 8) * places).sum(2, dtype=torch.uint8)
 
 
+def batch_size(device: torch.device) -> int:
+    """How many patches a network on this device is best shown at once."""
+    return CPU_BATCH if device.type == "cpu" else GPU_BATCH
+
+
 def device_of(model: nn.Module) -> torch.device | None:
     """Where a model is; None for a handcrafted one, which may hold nothing."""
     held = next(chain(model.parameters(), model.buffers()), None)
@@ -94,11 +99,11 @@ def describe(patches: NDArray[np.uint8], model: Descriptor) -> NDArray[Any]:
     if not len(patches):  # the shape and type of the result are still the model's
         return describe(np.zeros((1, 1, 1), np.uint8), model)[:0]
     device = device_of(model) or torch.device("cpu")
-    batch_size = CPU_BATCH if device.type == "cpu" else GPU_BATCH
+    size = batch_size(device)
     model.eval()
     with torch.inference_mode():
         chunks = [
-            model(torch.from_numpy(patches[start : start + batch_size]).to(device)).cpu().numpy()
-            for start in range(0, len(patches), batch_size)
+            model(torch.from_numpy(patches[start : start + size]).to(device)).cpu().numpy()
+            for start in range(0, len(patches), size)
         ]
     return np.concatenate(chunks)

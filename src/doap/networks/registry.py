@@ -81,7 +81,7 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
     """
     if str(name_or_path) in list_peers():
         return handcrafted(str(name_or_path)).to(device).eval()
-    path = _find(str(name_or_path))
+    path = find_weights(str(name_or_path))
     if not path.with_suffix(".json").exists() and (peer := read_published(path)):
         return peer.to(device).eval()
     card = read_card(path)
@@ -106,7 +106,7 @@ def find_card(name_or_path: str) -> Card | None:
     """The card of what `load` loads by this name or path; None for a peer without one."""
     if name_or_path in list_peers():
         return None
-    path = _find(name_or_path)
+    path = find_weights(name_or_path)
     return read_card(path) if path.with_suffix(".json").exists() else None
 
 
@@ -148,7 +148,12 @@ def save(descriptor: Descriptor, path: Path, architecture: Architecture, origin:
     write_text(path.with_suffix(".json"), json.dumps(card.model_dump(), indent=1) + "\n")
 
 
-def _find(wanted: str) -> Path:
+def find_weights(wanted: str) -> Path:
+    """The .safetensors file of what `load` loads by this name or path.
+
+    Raises:
+        DoapError: if there is none.
+    """
     if wanted in list_models():
         return SHIPPED / f"{wanted}.safetensors"
     path = Path(wanted)

@@ -37,6 +37,8 @@ class Recipe(Architecture):
     objective: Objective = Field(default="ap", description="ap, or that of a peer")
     bins: int | None = Field(default=None, ge=1, description="b; by default 25 for real, one a bit for binary")
     pooled: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
+    teacher: str | None = Field(default=None, description="a trained model to follow as well, by its name or path")
+    distil: float = Field(default=1.0, gt=0, description="weight of following the teacher")
     # The descent.
     epochs: int = Field(default=100, gt=0)
     lr: float = Field(default=0.1, gt=0, description="learning rate at M = 1,024; scaled linearly with M")
@@ -134,12 +136,15 @@ def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> 
         except yaml.YAMLError as fault:
             raise DoapError(f"--set {setting}: not valid YAML ({' '.join(str(fault).split())})") from fault
     try:
-        return Recipe.model_validate(values)
+        recipe = Recipe.model_validate(values)
     except ValidationError as fault:
         first = fault.errors()[0]
         place = ".".join(map(str, first["loc"])) or "recipe"
         known = f"; known keys are {', '.join(Recipe.model_fields)}" if first["type"] == "extra_forbidden" else ""
         raise DoapError(f"{name_or_path}: {place}: {first['msg']}{known}") from fault
+    if recipe.teacher is not None and Path(recipe.teacher).exists():  # to be found wherever the run goes on from
+        return recipe.model_copy(update={"teacher": str(Path(recipe.teacher).absolute())})
+    return recipe
 
 
 def _find(wanted: str) -> Path:

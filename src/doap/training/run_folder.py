@@ -44,7 +44,12 @@ class Source:
 
 
 def describe_run(
-    data: PatchSet | FrameSet, source: Source, device: str, devices: int, precision: str
+    data: PatchSet | FrameSet,
+    source: Source,
+    device: str,
+    devices: int,
+    precision: str,
+    teacher: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """What run.json says."""
     return {
@@ -54,6 +59,7 @@ def describe_run(
         "devices": devices,
         "precision": precision,
         "threads": torch.get_num_threads(),
+        "teacher": teacher,
         "versions": {
             "doap": doap.__version__,
             "torch": str(torch.__version__),
@@ -75,6 +81,8 @@ def start_run(run: Path, recipe: Recipe, about: dict[str, Any]) -> None:
         raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
     elif read_run(run).patches != about["patches"]:
         raise DoapError(f"{run}: holds a run on another set; choose another folder")
+    elif read_run(run).teacher != about["teacher"]:
+        raise DoapError(f"{run}: its teacher {recipe.teacher} has other weights now; put the old ones back")
     elif is_complete(run):
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
 
@@ -98,6 +106,7 @@ class Run:
     patches: str
     device: str
     devices: int
+    teacher: dict[str, str] | None
 
 
 def read_run(run: Path) -> Run:
@@ -105,6 +114,6 @@ def read_run(run: Path) -> Run:
     try:
         about = json.loads((run / "run.json").read_text(encoding="utf-8"))
         source = Source(str(about["data"]), str(about["split"]), str(about["validation"]))
-        return Run(source, str(about["patches"]), str(about["device"]), int(about["devices"]))
+        return Run(source, str(about["patches"]), str(about["device"]), int(about["devices"]), about.get("teacher"))
     except (OSError, ValueError, KeyError, TypeError) as fault:
         raise DoapError(f"{run}: not the folder of a run") from fault

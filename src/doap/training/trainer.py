@@ -50,6 +50,7 @@ from doap.training.run_folder import (
     start_run,
 )
 from doap.training.sources import Data, Sources
+from doap.training.teacher import Teacher, identify
 from doap.training.validation import Validation
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def train(
     Raises:
         DoapError: if the run folder holds another training, or the loss stops being a number.
     """
-    about = describe_run(data, source, device, devices, "bf16" if is_bfloat16(recipe, device) else "fp32")
+    precision = "bf16" if is_bfloat16(recipe, device) else "fp32"
+    about = describe_run(data, source, device, devices, precision, identify(recipe))
     fabric = make_fabric(recipe, device, devices)
     if is_chief():
         start_run(run, recipe, about)
@@ -137,6 +139,7 @@ class Training:
         self.kept = self.average.network if self.average else self.network
         self.forward = InPrecision(torch.compile(self.network) if recipe.compile else self.network, fabric)
         self.objective = make_objective(recipe, fabric.world_size)
+        self.teacher = Teacher(recipe.teacher, recipe, fabric) if recipe.teacher else None
         self.optimiser = make_optimiser(self.network, recipe)
         mined = self._mine(data) if recipe.label_mining else None
         size, rank, ranks = self.network.input_size, fabric.global_rank, fabric.world_size
@@ -205,7 +208,8 @@ class Training:
         return loss.detach()
 
     def _loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return self.objective(outputs.float(), batch.groups, batch.ignore)
+        loss = self.objective(outputs.float(), batch.groups, batch.ignore)
+        return loss + self.teacher.loss(outputs.float(), batch.pixels) if self.teacher else loss
 
     def _validate(
         self, validation: Validation, log: Log, epoch: int, descriptor: Descriptor, origin: registry.Origin

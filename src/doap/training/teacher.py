@@ -1,0 +1,79 @@
+"""A trained model that a student follows beside its objective."""
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from doap.errors import DoapError
+from doap.networks import registry
+from doap.networks.descriptor import batch_size, to_input
+from doap.networks.fast import fold_normalisation
+from doap.networks.peers import list_peers
+from doap.objectives import DistillationLoss
+from doap.objectives.distributed import union
+from doap.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+
+def identify(recipe: Recipe) -> dict[str, str] | None:
+    """Which weights a recipe's teacher has, for the record: its name or path, and their SHA-256.
+
+    Raises:
+        DoapError: if there are none.
+    """
+    if recipe.teacher is None:
+        return None
+    if recipe.teacher in list_peers():
+        raise DoapError(f"teacher={recipe.teacher}: handcrafted, it has no weights; name a trained model")
+    try:
+        weights = registry.find_weights(recipe.teacher)
+        content = weights.read_bytes()
+    except OSError as fault:
+        raise DoapError(f"teacher={recipe.teacher}: cannot be read ({fault.strerror})") from fault
+    except DoapError as fault:
+        raise DoapError(f"teacher={fault}") from None
+    return {"model": recipe.teacher, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+class Teacher:
+    """Describes the patches of a list, in the precision of the training, and compares the student with itself.
+
+    Args:
+        model: name or path, as `doap.load` takes it.
+        recipe: of the student.
+        fabric: devices, processes and precision.
+    """
+
+    def __init__(self, model: str, recipe: Recipe, fabric: "Fabric") -> None:
+        descriptor = registry.load(model, fabric.device)
+        self._network = fold_normalisation(descriptor.network)
+        self._network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
+        self._fabric = fabric
+        self._weight = recipe.distil
+        self._compare = DistillationLoss(recipe.kind, descriptor.kind)
+
+    def loss(self, outputs: Tensor, pixels: Tensor) -> Tensor:
+        """How far the student is from it, weighted, a scalar; with several ranks, over the list that all hold together.
+
+        Args:
+            outputs: (m, d) float, raw activations of the student.
+            pixels: (m, S, S) uint8, the patches they are of.
+        """
+        taught = self.describe(pixels)
+        if self._fabric.world_size > 1:
+            outputs, taught = union(outputs), union(taught)
+        far: Tensor = self._compare(outputs, taught)
+        return self._weight * far
+
+    @torch.no_grad()
+    def describe(self, pixels: Tensor) -> Tensor:
+        """(m, S, S) uint8 to (m, D) raw activations."""
+        parts = torch.split(pixels, batch_size(pixels.device))
+        size = self._network.input_size
+        with self._fabric.autocast():
+            taught = torch.cat([self._network(to_input(part, size)) for part in parts])
+        return taught.float()
