@@ -12,6 +12,7 @@ from doap.networks.descriptor import Descriptor
 from doap.networks.l2net import L2Net
 from doap.networks.registry import read_card, save
 from doap.networks.spatial_transformer import Transformed
+from doap.networks.tiny import Tiny
 from doap.training.recipe import Recipe, read_recipe
 
 
@@ -21,6 +22,8 @@ from doap.training.recipe import Recipe, read_recipe
         ({}, L2Net, 32),
         ({"transformer": True}, Transformed, 42),
         ({"network": "cs-l2net"}, CentreSurround, 64),
+        ({"network": "tiny"}, Tiny, 32),
+        ({"network": "tiny", "transformer": True}, Transformed, 42),
     ],
 )
 def test_words_become_networks(words: dict[str, object], kind: type, input_size: int, tmp_path: Path) -> None:

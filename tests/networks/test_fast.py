@@ -17,6 +17,7 @@ from doap.photos.frames import detect_dog
 ARCHITECTURES = {
     "l2net": Architecture(width=8),
     "cs-l2net": Architecture(network="cs-l2net", dimensions=64, width=4),
+    "tiny": Architecture(network="tiny", width=8),
     "st": Architecture(width=4, transformer=True),
 }
 
@@ -45,7 +46,7 @@ def test_folding_changes_nothing_but_rounding(name: str) -> None:
         expected = network(values)
         found = fold_normalisation(network)(values)
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
-    assert not any(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+    assert not any(isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) for module in network.modules())
 
 
 @pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b"])

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,10 +30,14 @@ def patches(tmp_path: Path) -> PatchSet:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"kind": "binary", "pooled": 1.0}, {"objective": "hardnet"}],
-    ids=["ap", "hardnet"],
+    [
+        {"kind": "binary", "pooled": 1.0},
+        {"objective": "hardnet"},
+        {"teacher": "doap-demo-128", "distil": 5.0, "network": "tiny"},
+    ],
+    ids=["ap", "hardnet", "tiny-teacher"],
 )
-def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, str]) -> None:
+def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, Any]) -> None:
     recipe = Recipe(
         width=2, dimensions=16, list_size=80, epochs=1, dropout=0.2, augment=True, precision="fp32", **settings
     )

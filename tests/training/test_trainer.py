@@ -309,6 +309,7 @@ def test_a_run_with_validation_resumes_to_the_same_record(
         {"kind": "binary", "pooled": 1.0},
         {"transformer": True, "augment": True},
         {"network": "cs-l2net"},
+        {"network": "tiny", "width": 8},
         {"label_mining": True, "sampling": "sequence-pairs", "epochs": 12},  # one batch an epoch
         {"precision": "bf16"},
     ],

@@ -8,6 +8,7 @@ from doap.networks.centre_surround import CentreSurround
 from doap.networks.l2net import L2Net
 from doap.networks.network import PatchNetwork
 from doap.networks.spatial_transformer import SpatialTransformer, Transformed
+from doap.networks.tiny import Tiny
 
 
 class Architecture(BaseModel):
@@ -15,9 +16,11 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    network: Literal["l2net", "cs-l2net"] = "l2net"
+    network: Literal["l2net", "cs-l2net", "tiny"] = "l2net"
     dimensions: int = Field(default=128, gt=0, le=65536, description="of the descriptor, or its bits")
-    width: int = Field(default=32, gt=0, le=4096, description="channels of L2Net's first layer; the paper's has 32")
+    width: int = Field(
+        default=32, gt=0, le=4096, description="of L2Net's first layer, 32 in the paper; of tiny's second"
+    )
     transformer: bool = Field(default=False, description="align patches by a Spatial Transformer first")
 
     @model_validator(mode="after")
@@ -35,7 +38,8 @@ def build(architecture: Architecture, dropout: float = 0.0) -> PatchNetwork:
     dimensions, width = architecture.dimensions, architecture.width
     if architecture.network == "cs-l2net":
         return CentreSurround(dimensions, width, dropout)
-    network = L2Net(dimensions, width, dropout)
+    kind = Tiny if architecture.network == "tiny" else L2Net
+    network = kind(dimensions, width, dropout)
     if not architecture.transformer:
         return network
     # As wide beside a narrow network as beside the paper's.

@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_weights
 
 from doap.networks.descriptor import Descriptor, device_of
 from doap.networks.network import PatchNetwork
@@ -46,15 +46,31 @@ class Fast(PatchNetwork):
 
 
 def fold_normalisation(network: PatchNetwork) -> PatchNetwork:
-    """Merge every batch normalisation that follows a convolution into it, in place; for networks in eval mode."""
+    """Merge every batch normalisation that follows a convolution or linear layer into it, in place; in eval mode."""
     for module in network.modules():
         if isinstance(module, nn.Sequential):
             for place in range(len(module) - 1):
-                convolution, normalisation = module[place], module[place + 1]
-                if isinstance(convolution, nn.Conv2d) and isinstance(normalisation, nn.BatchNorm2d):
-                    module[place] = fuse_conv_bn_eval(convolution, normalisation)
-                    module[place + 1] = nn.Identity()
+                layer, normalisation = module[place], module[place + 1]
+                if isinstance(layer, nn.Conv2d) and isinstance(normalisation, nn.BatchNorm2d):
+                    module[place] = fuse_conv_bn_eval(layer, normalisation)
+                elif isinstance(layer, nn.Linear) and isinstance(normalisation, nn.BatchNorm1d):
+                    module[place] = _fold_into_linear(layer, normalisation)
+                else:
+                    continue
+                module[place + 1] = nn.Identity()
     return network
+
+
+def _fold_into_linear(layer: nn.Linear, normalisation: nn.BatchNorm1d) -> nn.Linear:
+    """As `fuse_linear_bn_eval`, which fails where scale and shift are not learned: there they are 1 and 0."""
+    held = dict(normalisation.named_buffers()) | dict(normalisation.named_parameters())
+    mean, variance = held["running_mean"], held["running_var"]
+    scale, shift = held.get("weight", torch.ones_like(mean)), held.get("bias", torch.zeros_like(mean))
+    folded = deepcopy(layer)
+    folded.weight, folded.bias = fuse_linear_bn_weights(
+        layer.weight, layer.bias, mean, variance, normalisation.eps, scale, shift
+    )
+    return folded
 
 
 def multiplies_bfloat16(device: str) -> bool:

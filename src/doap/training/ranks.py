@@ -74,7 +74,7 @@ def is_chief() -> bool:
 def share_statistics(network: nn.Module, device: torch.device) -> None:
     """Let batch normalisation and dropout see the whole list; names of weights stay."""
     for name, child in network.named_children():
-        if isinstance(child, nn.BatchNorm2d):
+        if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d):
             kind = nn.SyncBatchNorm if device.type == "cuda" else _SharedBatchNorm
             shared = kind(child.num_features, child.eps, child.momentum, child.affine).to(device)
             shared.load_state_dict(child.state_dict())
@@ -129,23 +129,24 @@ class SharedDropout(nn.Dropout):
         return values * whole.bernoulli_(1 - self.p).div_(1 - self.p)[self.rows]
 
 
-class _SharedBatchNorm(nn.BatchNorm2d):
-    """`nn.SyncBatchNorm` for the CPU, where torch has none."""
+class _SharedBatchNorm(nn.SyncBatchNorm):
+    """`nn.SyncBatchNorm` on the CPU, where torch's own refuses to train."""
 
     def forward(self, values: Tensor) -> Tensor:
         if not self.training:
             return super().forward(values)
-        places = (0, 2, 3)
+        places = [0, *range(2, values.ndim)]
+        a_channel = [1, -1, *(1 for _ in places[1:])]
         count = _total(values.new_tensor([values.numel() / values.shape[1]], dtype=torch.float32))
         mean = _total(values.float().sum(places)) / count
-        centred = values - mean.view(1, -1, 1, 1)
+        centred = values - mean.view(a_channel)
         variance = _total(centred.float().square().sum(places)) / count
         with torch.no_grad():
             moving, share = dict(self.named_buffers()), self.momentum or 0.0
             moving["running_mean"].lerp_(mean, share)
             moving["running_var"].lerp_(variance * count / (count - 1), share)
             moving["num_batches_tracked"].add_(1)
-        return (centred * (variance + self.eps).rsqrt().view(1, -1, 1, 1)).to(values.dtype)
+        return (centred * (variance + self.eps).rsqrt().view(a_channel)).to(values.dtype)
 
 
 class _Total(torch.autograd.Function):

@@ -1,0 +1,88 @@
+import pytest
+import torch
+from torch import nn
+
+from doap.networks.network import PatchNetwork
+from doap.networks.peers.desdis import DesDis
+from doap.networks.tiny import Tiny
+
+
+def count(network: PatchNetwork) -> int:
+    return sum(p.numel() for p in network.parameters())
+
+
+@pytest.mark.parametrize(("dimensions", "parameters"), [(128, 80_384), (256, 75_776)])
+def test_fewer_parameters_than_the_smallest_peer(dimensions: int, parameters: int) -> None:
+    assert count(Tiny(dimensions)) == parameters < count(DesDis(8))
+
+
+def test_four_layers_normalised_with_dropout_before_the_last() -> None:
+    layers = list(Tiny(256, width=32, dropout=0.3).layers)
+    convolutions = [m for m in layers if isinstance(m, nn.Conv2d)]
+    assert [m.out_channels for m in convolutions] == [16, 32, 16]
+    assert [m.stride[0] for m in convolutions] == [4, 2, 1]
+    assert sum(isinstance(m, nn.BatchNorm2d | nn.BatchNorm1d) for m in layers) == 4
+    assert [type(m) for m in layers[-3:]] == [nn.Dropout, nn.Linear, nn.BatchNorm1d]
+    assert layers[-3].p == 0.3
+    assert all(m.bias is None for m in layers if isinstance(m, nn.Conv2d | nn.Linear))
+
+
+def test_he_initialisation() -> None:
+    torch.manual_seed(0)
+    for module in Tiny(128).modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            fan_in = module.weight[0].numel()
+            assert module.weight.std().item() == pytest.approx((2 / fan_in) ** 0.5, rel=0.15)
+
+
+@pytest.mark.parametrize(("dimensions", "width"), [(128, 32), (256, 32), (7, 1), (4096, 8)])
+def test_shape(dimensions: int, width: int) -> None:
+    assert Tiny(dimensions, width)(torch.rand(3, 1, 32, 32)).shape == (3, dimensions)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 31, 32), (3, 3, 32, 32), (3, 32, 32)])
+def test_other_inputs_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="Tiny takes"):
+        Tiny()(torch.zeros(shape))
+
+
+def test_a_patch_is_described_alike_alone_and_in_a_batch() -> None:
+    network = Tiny(width=8).eval()
+    patches = torch.rand(5, 1, 32, 32) * 255
+    torch.testing.assert_close(network(patches)[2:3], network(patches[2:3]))
+
+
+def test_brightness_and_contrast_change_nothing() -> None:
+    network = Tiny(width=8).eval()
+    patches = torch.rand(5, 1, 32, 32) * 100 + 50
+    torch.testing.assert_close(network(patches * 1.7 - 30), network(patches), rtol=1e-3, atol=1e-3)
+
+
+def test_a_constant_patch_is_finite_with_a_finite_gradient() -> None:
+    patches = torch.full((4, 1, 32, 32), 200.0, requires_grad=True)
+    outputs = Tiny(width=4).eval()(patches)
+    outputs.sum().backward()
+    assert torch.isfinite(outputs).all()
+    assert patches.grad is not None
+    assert torch.isfinite(patches.grad).all()
+
+
+def test_gradient_in_float64() -> None:
+    torch.manual_seed(1)
+    network = Tiny(3, width=2, dropout=0.0).double()
+    patches = torch.rand(3, 1, 32, 32, dtype=torch.float64)
+    weight = network.layers[0].weight
+
+    def first_layer(values: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(network, {"layers.0.weight": values}, patches)
+
+    assert torch.autograd.gradcheck(first_layer, weight.detach().clone().requires_grad_(), atol=1e-5)
+
+
+def test_an_exported_network_describes_the_same_in_batches_of_any_size() -> None:
+    network = Tiny(16, width=8).eval()
+    exported = torch.export.export(
+        network, (torch.rand(4, 1, 32, 32),), dynamic_shapes=({0: torch.export.Dim("patches")},)
+    ).module()
+    patches = torch.rand(7, 1, 32, 32) * 255
+    torch.testing.assert_close(exported(patches), network(patches))
