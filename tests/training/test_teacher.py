@@ -134,7 +134,7 @@ def test_a_run_goes_on_with_the_same_teacher_only(
     [
         ("nowhere.safetensors", "teacher=nowhere.safetensors: no such file"),
         ("rootsift", "teacher=rootsift: handcrafted"),
-        ("damaged.safetensors", "damaged.safetensors: differs from what its card"),
+        ("damaged.safetensors", "teacher=damaged.safetensors: differs from what its card"),
     ],
 )
 def test_teachers_that_are_none_are_refused_in_one_line(
@@ -146,6 +146,7 @@ def test_teachers_that_are_none_are_refused_in_one_line(
     with pytest.raises(DoapError, match=message) as caught:
         train(SMALL.model_copy(update={"teacher": teacher}), patches, tmp_path / "run")
     assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_recipe_remembers_where_its_teacher_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

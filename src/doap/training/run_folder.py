@@ -82,7 +82,7 @@ def start_run(run: Path, recipe: Recipe, about: dict[str, Any]) -> None:
     elif read_run(run).patches != about["patches"]:
         raise DoapError(f"{run}: holds a run on another set; choose another folder")
     elif read_run(run).teacher != about["teacher"]:
-        raise DoapError(f"{run}: its teacher {recipe.teacher} has other weights now; put the old ones back")
+        raise DoapError(f"{run}: its teacher {recipe.teacher} has other weights now; put the old back, or start anew")
     elif is_complete(run):
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
 

@@ -23,17 +23,15 @@ def identify(recipe: Recipe) -> dict[str, str] | None:
     """Which weights a recipe's teacher has, for the record: its name or path, and their SHA-256.
 
     Raises:
-        DoapError: if there are none.
+        DoapError: if it cannot be loaded, or has none.
     """
     if recipe.teacher is None:
         return None
     if recipe.teacher in list_peers():
         raise DoapError(f"teacher={recipe.teacher}: handcrafted, it has no weights; name a trained model")
     try:
-        weights = registry.find_weights(recipe.teacher)
-        content = weights.read_bytes()
-    except OSError as fault:
-        raise DoapError(f"teacher={recipe.teacher}: cannot be read ({fault.strerror})") from fault
+        registry.load(recipe.teacher)  # one that cannot be loaded is better refused before there is a run
+        content = registry.find_weights(recipe.teacher).read_bytes()
     except DoapError as fault:
         raise DoapError(f"teacher={fault}") from None
     return {"model": recipe.teacher, "sha256": hashlib.sha256(content).hexdigest()}
