@@ -11,20 +11,27 @@ def count(network: PatchNetwork) -> int:
     return sum(p.numel() for p in network.parameters())
 
 
-@pytest.mark.parametrize(("dimensions", "parameters"), [(128, 80_384), (256, 75_776)])
+@pytest.mark.parametrize(("dimensions", "parameters"), [(128, 78_796), (256, 78_540)])
 def test_fewer_parameters_than_the_smallest_peer(dimensions: int, parameters: int) -> None:
     assert count(Tiny(dimensions)) == parameters < count(DesDis(8))
 
 
-def test_four_layers_normalised_with_dropout_before_the_last() -> None:
-    layers = list(Tiny(256, width=32, dropout=0.3).layers)
+def test_three_convolutions_and_a_head_normalised_with_dropout_before_it() -> None:
+    layers = list(Tiny(128, width=32, dropout=0.3).layers)
     convolutions = [m for m in layers if isinstance(m, nn.Conv2d)]
-    assert [m.out_channels for m in convolutions] == [16, 32, 16]
-    assert [m.stride[0] for m in convolutions] == [4, 2, 1]
-    assert sum(isinstance(m, nn.BatchNorm2d | nn.BatchNorm1d) for m in layers) == 4
+    assert [(m.out_channels, *m.kernel_size) for m in convolutions] == [(12, 7, 7), (32, 3, 3), (32, 3, 3)]
+    assert [m.stride for m in convolutions] == [(2, 2)] * 3
+    assert sum(isinstance(m, nn.BatchNorm2d) for m in layers) == 3
     assert [type(m) for m in layers[-3:]] == [nn.Dropout, nn.Linear, nn.BatchNorm1d]
     assert layers[-3].p == 0.3
     assert all(m.bias is None for m in layers if isinstance(m, nn.Conv2d | nn.Linear))
+
+
+@pytest.mark.parametrize("dimensions", [8, 128, 129, 256, 1024])
+def test_the_head_of_many_dimensions_is_no_larger(dimensions: int) -> None:
+    head = [m for m in Tiny(dimensions, width=16).layers if isinstance(m, nn.Linear)]
+    assert len(head) == (1 if dimensions <= 128 else 2)
+    assert sum(m.weight.numel() for m in head) <= 16 * 16 * 128
 
 
 def test_he_initialisation() -> None:
