@@ -88,7 +88,7 @@ def test_without_pairs_the_lists_decide_and_settings_go_over_all(doap, sets: Pat
 FAULTS = {
     "no file": (("study", "nowhere.yaml", *WORDS[2:]), "nowhere.yaml: cannot be read"),
     "no pairs": ((*WORDS, "--pairs", "small.yaml"), "small.yaml: no such folder"),
-    "no homography": ((*WORDS, "--pairs", "labelled"), "is known by labelled points"),
+    "no homography": ((*WORDS, "--pairs", "labelled"), "are known by labelled points"),
     "detector": ((*WORDS, "--pairs", "pairs", "--detector", "eyes"), "--detector: eyes is none of"),
     "extent": ((*WORDS, "--pairs", "pairs", "--extent", "-1"), "--extent: a factor over 0, or own; not -1"),
 }

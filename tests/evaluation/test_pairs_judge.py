@@ -51,8 +51,10 @@ def test_patches_are_cut_once_for_all_models_and_images_described_once(
     assert len(cuts) == 8
 
 
-def test_pairs_without_a_homography_are_refused(folder: Path) -> None:
+def test_pairs_without_a_homography_are_left_out(folder: Path, tmp_path: Path) -> None:
     write_pair(folder / "c", 1, "points.csv")
-    with pytest.raises(DoapError, match=r"pair .* is known by labelled points; AP takes a homography") as caught:
-        PairsJudge(folder, "dog", 50)
+    assert len(PairsJudge(folder, "dog", 50).pairs) == 6
+    write_pair(tmp_path / "labelled" / "c", 1, "points.csv")
+    with pytest.raises(DoapError, match="all pairs are known by labelled points; AP takes a homography") as caught:
+        PairsJudge(tmp_path / "labelled", "dog", 50)
     assert "\n" not in str(caught.value)

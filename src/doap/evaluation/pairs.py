@@ -50,6 +50,11 @@ class PairFiles:
     second: Path
     truth: Path | NDArray[np.float64]
 
+    @property
+    def is_planar(self) -> bool:
+        """Whether the truth is a homography."""
+        return not isinstance(self.truth, Path) or self.truth.suffix.lower() != ".csv"
+
 
 def find_pairs(folder: Path) -> list[PairFiles]:
     """All pairs of a folder: those of its pairs.csv, otherwise the sequences and pair folders in it and below.
@@ -103,7 +108,7 @@ class PairReader:
     def open(self, files: PairFiles) -> ImagePair:
         """The pair; a DoapError for a file that cannot be read, or an image without keypoints."""
         first, second = self._view(files.first), self._view(files.second)
-        return ImagePair(files.sequence, files.name, first, second, self._truth(files.truth, first.image.shape))
+        return ImagePair(files.sequence, files.name, first, second, self._truth(files, first.image.shape))
 
     def _read_view(self, path: Path) -> View:
         image = read_grey(path)
@@ -112,12 +117,12 @@ class PairReader:
             raise DoapError(f"{path}: no keypoint found by {self.detector}; is it flat or tiny?")
         return View(image, frames)
 
-    def _truth(self, truth: Path | NDArray[np.float64], shape: tuple[int, ...]) -> Truth:
-        if not isinstance(truth, Path):
-            return from_homography(truth, shape)
-        if truth.suffix.lower() == ".csv":
-            return from_points(read_points(truth), self.geometry, str(truth))
-        return from_homography(read_homography(truth), shape)
+    def _truth(self, files: PairFiles, shape: tuple[int, ...]) -> Truth:
+        if not isinstance(files.truth, Path):
+            return from_homography(files.truth, shape)
+        if files.is_planar:
+            return from_homography(read_homography(files.truth), shape)
+        return from_points(read_points(files.truth), self.geometry, str(files.truth))
 
 
 def read_points(file: Path) -> NDArray[np.float64]:

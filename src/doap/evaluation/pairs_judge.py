@@ -20,9 +20,10 @@ class PairsJudge:
     """Judges models by the AP that `doap eval pairs` has, and by nothing else of it.
 
     Images are read, frames and their correspondences found at the start, and patches cut once a size and extent.
+    Pairs that are known by labelled points are left out: nobody knows how many right matches they have.
 
     Args:
-        folder: of pairs whose truth is a homography, see `pairs`.
+        folder: of pairs, see `pairs`.
         detector: of `DETECTORS`.
         keypoints: the strongest of each image.
         extents: at which to cut, None is each model's own; the mean over all of them counts.
@@ -30,7 +31,7 @@ class PairsJudge:
         progress: told the pairs that are read, and how many there are.
 
     Raises:
-        DoapError: one line, for a pair that cannot be read or has another truth.
+        DoapError: one line, for a pair that cannot be read, or if none is known by a homography.
     """
 
     def __init__(
@@ -44,11 +45,12 @@ class PairsJudge:
     ) -> None:
         self.extents = list(dict.fromkeys(extents))
         self.pairs: list[ImagePair] = []
-        reader, files = PairReader(detector, keypoints), find_pairs(folder)
+        reader = PairReader(detector, keypoints)
+        files = [each for each in find_pairs(folder) if each.is_planar]
+        if not files:
+            raise DoapError(f"{folder}: all pairs are known by labelled points; AP takes a homography")
         for number, each in enumerate(files, 1):
             pair = reader.open(each)
-            if pair.truth.geometry != "homography":
-                raise DoapError(f"{folder}: pair {each.name} is known by labelled points; AP takes a homography")
             pair.partners  # noqa: B018 (found here, where progress is told)
             self.pairs.append(pair)
             progress(number, len(files))
