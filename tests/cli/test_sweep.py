@@ -88,7 +88,7 @@ def test_the_papers_figure_killed_and_gone_on_with(doap, folders: Path) -> None:
         assert picture.width > 600
 
 
-def test_held_out_sequences_judge_where_no_test_is_given(doap, folders: Path) -> None:  # type: ignore[no-untyped-def]
+def test_held_out_scenes_judge_where_no_test_is_given(doap, folders: Path) -> None:  # type: ignore[no-untyped-def]
     pixels = np.random.default_rng(0).integers(0, 256, (240, 32, 32), dtype=np.uint8)
     PatchSet([pixels], np.arange(240) // 3, np.arange(240) // 60).save(folders / "four")
     status, shown, _ = doap(

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from doap import FrameSet, PatchSet
+from doap import DoapError, FrameSet, PatchSet
 from doap.patches.assemble import frames_of_photos
+from doap.patches.split import write_split
 from doap.photos.frames import detect_dog
 from doap.training import sources as module
 from doap.training.recipe import Recipe
-from doap.training.sources import Sources
+from doap.training.sources import Sources, hold_out
 from doap.training.trainer import train
+from small_frame_set import Maker, add_plane, add_singles, add_still, small_frame_set
 
 SMALL = Recipe(width=2, dimensions=16, list_size=128, views=4, epochs=1, lr=1.0, precision="fp32", held_out=0.5)
 
@@ -74,3 +76,50 @@ def test_trainings_that_share_sources_decode_photos_once_and_give_the_same_bits(
         if run == "b":
             assert sorted(decoded) == [0, 1]
     assert (tmp_path / "a" / "validation.csv").read_text() == (tmp_path / "0" / "validation.csv").read_text()
+
+
+def folders(data: FrameSet) -> set[Path]:
+    """Of all photos that have a frame, those of the collection left out."""
+    names = {data.photo_names[photo] for photo in data.photos}
+    return {Path(name).parent for name in names if "many" not in name}
+
+
+def test_what_is_held_out_is_what_a_split_sets_aside_and_shares_no_folder_with_the_rest(tmp_path: Path) -> None:
+    whole = small_frame_set()
+    for seed in range(4):
+        recipe = SMALL.model_copy(update={"held_out": 0.3, "seed": seed})
+        training, held_out = Sources().split(whole, recipe)
+        assert sorted([*training.groups, *held_out.groups]) == sorted(whole.groups)
+        assert isinstance(training, FrameSet)
+        assert isinstance(held_out, FrameSet)
+        assert set(held_out.sources) == {0, 1, 2}
+        assert not folders(training) & folders(held_out)
+        aside = write_split(whole, tmp_path / str(seed), 0.3, seed)["aside"].data
+        assert set(aside.groups) == set(held_out.groups)
+
+
+def test_parts_of_a_scene_that_did_not_connect_are_held_out_together() -> None:
+    maker = Maker()
+    for number in range(3):  # each of the scenes in two parts
+        add_plane(maker, f"scene{number}", number)
+        add_plane(maker, f"scene{number}", number + 3)
+        maker.sequences[-1] += " again"
+    training, held_out = hold_out(maker.made(), SMALL.model_copy(update={"held_out": 0.3}))
+    assert len(set(held_out.sequences)) == 2
+    assert {sequence // 2 for sequence in held_out.sequences}.isdisjoint(s // 2 for s in training.sequences)
+
+
+def test_sets_without_photos_are_held_out_by_sequence(patches: PatchSet) -> None:
+    for share, count in ((0.01, 1), (0.5, 2), (0.99, 3)):
+        training, held_out = hold_out(patches, SMALL.model_copy(update={"held_out": share}))
+        assert len(set(held_out.sequences)) == count
+        assert sorted({*training.sequences, *held_out.sequences}) == [0, 1, 2, 3]
+        assert not set(training.sequences) & set(held_out.sequences)
+
+
+def test_a_set_of_one_scene_of_a_kind_is_one_line() -> None:
+    maker = Maker()
+    add_singles(maker, "few", 4)
+    add_still(maker, "still", 9)
+    with pytest.raises(DoapError, match=r"^held_out=0.5: .* no two of 2 are of one kind; .* set held_out=0$"):
+        hold_out(maker.made(), SMALL)

@@ -12,7 +12,7 @@ from doap.training.log import Status, read_validation
 from doap.training.recipe import Recipe, read_recipe
 from doap.training.run_folder import Source
 from doap.training.series import Series
-from doap.training.sources import split_sequences
+from doap.training.sources import hold_out
 from doap.training.sweep import judge_by_held_out, plan_sweep, run_sweep
 from doap.training.trainer import train
 
@@ -174,11 +174,11 @@ def exact_ap(patches: PatchSet, weights: Path) -> float:
     return float(np.mean(values))
 
 
-def test_held_out_sequences_judge_all_runs_on_the_same_lists(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+def test_held_out_scenes_judge_all_runs_on_the_same_lists(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
     planned = plan_sweep(recipe, "list_size=32,128", ["held_out=0.34", "epochs=3"])
     series = Series(patches, tmp_path / "sweep")
     rows = run_sweep(planned, series, judge_by_held_out(planned, series))
-    held_out = split_sequences(patches, planned.recipes["list_size=32"])[1]
+    held_out = hold_out(patches, planned.recipes["list_size=32"])[1]
     assert len(held_out) == 120  # all in one list of 128
     for row in rows:
         run = tmp_path / "sweep" / f"list_size={row['list_size']}"

@@ -25,7 +25,7 @@ from doap.training.log import Status, read_losses, read_validation
 from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
 from doap.training.run_folder import WEIGHTS, Source
-from doap.training.sources import split_sequences
+from doap.training.sources import hold_out
 from doap.training.trainer import train
 from doap.training.validation import Validation
 
@@ -264,13 +264,13 @@ def test_a_full_disk_loses_no_earlier_checkpoint(
     assert all(torch.equal(again[name], whole[name]) for name in whole)
 
 
-def test_held_out_sequences_are_judged_and_the_best_weights_kept(patches: PatchSet, tmp_path: Path) -> None:
+def test_held_out_scenes_are_judged_and_the_best_weights_kept(patches: PatchSet, tmp_path: Path) -> None:
     recipe = SMALL.model_copy(update={"held_out": 0.5, "epochs": 5})
     run = tmp_path / "run"
     train(recipe, patches, run)
     judged = read_validation(run)
     assert [epoch for epoch, _ in judged] == [0, 1, 2, 3, 4]
-    training, held_out = split_sequences(patches, recipe)
+    training, held_out = hold_out(patches, recipe)
     assert not set(training.sequences) & set(held_out.sequences)
     assert len(training) + len(held_out) == len(patches)
     best = load(run / "best.safetensors")

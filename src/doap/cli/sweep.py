@@ -39,7 +39,7 @@ def sweep(
 ) -> None:
     """Train a recipe once for each value of one of its keys, and draw what it changes.
 
-    By default each run is judged by AP on held-out sequences (--set held_out=0.1), its best weights on the same
+    By default each run is judged by AP on held-out scenes (--set held_out=0.1), its best weights on the same
     lists for all; with --test by the mean FPR95 on the official pairs of Phototour folders: so the paper's figure
     of the batch size is made.
     A sweep that was stopped goes on where it was: give the same command again.

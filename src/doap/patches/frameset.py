@@ -115,7 +115,7 @@ class FrameSet(Grouping):
     def part(self, wanted: NDArray[np.bool_]) -> "FrameSet":
         """Some frames, (N,) bool, of whole groups or not; photos, groups and sequences keep their numbers.
 
-        A split by scene: `frames.part(np.isin(frames.sequences, some))` and its complement share no photo.
+        `frames.part(np.isin(frames.sequences, some))` and its complement share no photo; see also `split.split_scenes`.
         """
         groups = self.groups[wanted]
         return FrameSet(

@@ -20,7 +20,7 @@ TABLE = "split.csv"
 
 @dataclass(frozen=True)
 class Half:
-    """One side of a split: its scenes, and the set they make."""
+    """One side of a split: its scenes, and the part of the set they are."""
 
     scenes: list[SetScene]
     data: PatchSet | FrameSet
@@ -41,17 +41,31 @@ def write_split(data: PatchSet | FrameSet, target: Path, share: float, seed: int
     Raises:
         DoapError: if there are no two scenes of one source.
     """
-    scenes = scenes_of(data)
-    aside = choose_aside(scenes, share, seed)
-    halves = {
-        TRAIN: _half(data, [scene for scene in scenes if scene.name not in aside]),
-        ASIDE: _half(data, [scene for scene in scenes if scene.name in aside]),
-    }
+    halves = {name: Half(half.scenes, _trim(half.data)) for name, half in split_scenes(data, share, seed).items()}
     with atomic_folder(target) as folder:
         for name, half in halves.items():
             half.data.save(folder / name)
         _write_table(folder / TABLE, halves)
     return halves
+
+
+def split_scenes(data: PatchSet | FrameSet, share: float, seed: int) -> dict[str, Half]:
+    """The halves of a set by name, `train` and `aside`, which share no scene.
+
+    Args:
+        data: the set.
+        share: of the scenes of each source, to set aside.
+        seed: fixes which.
+
+    Raises:
+        DoapError: if there are no two scenes of one source.
+    """
+    scenes = scenes_of(data)
+    aside = choose_aside(scenes, share, seed)
+    return {
+        TRAIN: _half(data, [scene for scene in scenes if scene.name not in aside]),
+        ASIDE: _half(data, [scene for scene in scenes if scene.name in aside]),
+    }
 
 
 def choose_aside(scenes: Sequence[SetScene], share: float, seed: int) -> set[str]:
@@ -108,8 +122,11 @@ def _trim_sequences(data: PatchSet | FrameSet) -> tuple[Ids, list[str]]:
 
 def _half(data: PatchSet | FrameSet, scenes: list[SetScene]) -> Half:
     wanted = np.isin(data.sequences, [sequence for scene in scenes for sequence in scene.sequences])
-    part = data.part(wanted)
-    return Half(scenes, trim_frames(part) if isinstance(part, FrameSet) else trim_patches(part))
+    return Half(scenes, data.part(wanted))
+
+
+def _trim(data: PatchSet | FrameSet) -> PatchSet | FrameSet:
+    return trim_frames(data) if isinstance(data, FrameSet) else trim_patches(data)
 
 
 def _write_table(file: Path, halves: dict[str, Half]) -> None:

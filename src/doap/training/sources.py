@@ -11,6 +11,7 @@ from doap.patches.frameset import FrameSet
 from doap.patches.patchset import PatchSet
 from doap.patches.resident import PatchSource, ResidentPatches
 from doap.patches.resident_frames import ResidentFrames
+from doap.patches.split import ASIDE, TRAIN, split_scenes
 from doap.training.recipe import Recipe
 
 Data = PatchSet | FrameSet
@@ -57,28 +58,26 @@ class Sources:
         return source
 
     def split(self, data: Data, recipe: Recipe) -> tuple[Data, Data]:
-        """As `split_sequences`."""
+        """As `hold_out`."""
         for known, share, seed, parts in self._splits:
             if known is data and (share, seed) == (recipe.held_out, recipe.seed):
                 return parts
-        parts = split_sequences(data, recipe)
+        parts = hold_out(data, recipe)
         self._splits = [*self._splits[-1:], (data, recipe.held_out, recipe.seed, parts)]
         return parts
 
 
-def split_sequences(data: Data, recipe: Recipe) -> tuple[Data, Data]:
-    """What to train on, and what to hold out: whole sequences, drawn by the recipe's seed.
+def hold_out(data: Data, recipe: Recipe) -> tuple[Data, Data]:
+    """What to train on, and what to hold out: whole scenes, those that `split_scenes` sets aside by the recipe's seed.
 
     Raises:
-        DoapError: if there are not two sequences.
+        DoapError: if there are no two scenes of one source.
     """
-    names = np.unique(data.sequences)
-    if len(names) < 2:
-        raise DoapError("held_out keeps whole sequences for validation, but this set has only one; set held_out=0")
-    count = min(max(1, round(recipe.held_out * len(names))), len(names) - 1)
-    chosen = np.random.default_rng(recipe.seed).permutation(names)[:count]
-    held_out = np.isin(data.sequences, chosen)
-    return data.part(~held_out), data.part(held_out)
+    try:
+        halves = split_scenes(data, recipe.held_out, recipe.seed)
+    except DoapError as fault:
+        raise DoapError(f"held_out={recipe.held_out}: {fault}, or set held_out=0") from None
+    return halves[TRAIN].data, halves[ASIDE].data
 
 
 def _load(data: Data, device: torch.device, size: int, progress: Callable[[float], None]) -> PatchSource:

@@ -97,7 +97,7 @@ def run_sweep(
 
 
 def judge_by_held_out(sweep: Sweep, series: Series) -> Judge:
-    """A judge by exact AP on the sequences that a run held out: of its best weights, and after which epoch they were.
+    """A judge by exact AP on the scenes that a run held out: of its best weights, and after which epoch they were.
 
     A run validates itself on lists drawn as it draws its own. So that runs compare, all are judged on lists
     drawn as by the first.

@@ -1,4 +1,4 @@
-"""Exact AP on sequences that are never trained on, while a training runs."""
+"""Exact AP on scenes that are never trained on, while a training runs."""
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ class Validation:
     """Lists of 2,048 patches, or as long as what is held out allows, drawn once as the recipe draws its own.
 
     Args:
-        data: sequences that are not trained on.
+        data: scenes that are not trained on.
         recipe: how lists are drawn.
         device: where to work.
         size: side of the patches that the network reads.
@@ -75,7 +75,7 @@ class CommonLists:
     """The same lists for models of different trainings, so that they compare; drawn once a kind and size of patches.
 
     Args:
-        data: sequences that none of them is trained on.
+        data: scenes that none of them is trained on.
         recipe: how lists are drawn, whatever the models' own recipes say.
         device: where to work.
         sources: where the data may be loaded already.
