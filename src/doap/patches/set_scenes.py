@@ -65,9 +65,8 @@ def _scene_names(data: PatchSet | FrameSet) -> dict[int, str]:
     photos = data.photos if isinstance(data, FrameSet) else data.labels.get("photo")
     if photos is None or not data.photo_names:
         return own
-    shown = np.unique(np.stack([data.sequences, photos], 1), axis=0)
     inside: dict[str, list[int]] = defaultdict(list)
-    for sequence, photo in shown.tolist():
+    for sequence, photo in _pairs(data.sequences, photos):
         inside[PurePosixPath(data.photo_names[photo]).parent.as_posix()].append(sequence)
     for folder, sequences in inside.items():
         if folder != "." and not _is_collection(np.array(sequences)):
@@ -86,5 +85,12 @@ def _last_sources(data: PatchSet | FrameSet) -> dict[int, str]:
     sources = data.sources if isinstance(data, FrameSet) else data.labels.get("source")
     if sources is None:
         return dict.fromkeys(np.unique(data.sequences).tolist(), "")
-    pairs = np.unique(np.stack([data.sequences, sources], 1), axis=0)  # ascending, so that the last one stays
-    return {sequence: SOURCES[source] for sequence, source in pairs.tolist()}
+    # Of the pairs of one sequence the last one stays.
+    return {sequence: SOURCES[source] for sequence, source in _pairs(data.sequences, sources)}
+
+
+def _pairs(first: Ids, second: Ids) -> list[tuple[int, int]]:
+    """The different pairs of ids that items have, ascending; as numbers, which sort ten times faster than rows."""
+    base = int(second.max(initial=0)) + 1
+    found = np.unique(first.astype(np.int64) * base + second)
+    return list(zip((found // base).tolist(), (found % base).tolist(), strict=True))
