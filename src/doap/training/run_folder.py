@@ -75,16 +75,22 @@ def start_run(run: Path, recipe: Recipe, about: dict[str, Any]) -> None:
         with atomic_folder(run) as folder:
             (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
             (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    elif not (run / "run.json").exists():
+        return
+    if not (run / "run.json").exists():
         raise DoapError(f"{run}: exists and is not the folder of a run; choose another")
-    elif read_recipe(run / "recipe.yaml") != recipe:
-        raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
-    elif read_run(run).patches != about["patches"]:
-        raise DoapError(f"{run}: holds a run on another set; choose another folder")
-    elif read_run(run).teacher != about["teacher"]:
+    check_run(run, recipe, about["patches"])
+    if read_run(run).teacher != about["teacher"]:
         raise DoapError(f"{run}: its teacher {recipe.teacher} has other weights now; put the old back, or start anew")
-    elif is_complete(run):
+    if is_complete(run):
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
+
+
+def check_run(run: Path, recipe: Recipe, patches: str) -> None:
+    """Refuse the folder of a run of another recipe, or on another set than what `patches` says in words."""
+    if read_run(run).patches != patches:
+        raise DoapError(f"{run}: holds a run on another set; choose another folder")
+    if read_recipe(run / "recipe.yaml") != recipe:
+        raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
 
 
 def forget_failure(run: Path) -> None:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from doap.errors import DoapError
 from doap.files import make_folder, write_text
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.training.log import Status
-from doap.training.recipe import Recipe, read_recipe
-from doap.training.run_folder import WEIGHTS, Source, is_complete, read_run
+from doap.training.recipe import Recipe
+from doap.training.run_folder import WEIGHTS, Source, check_run, is_complete
 from doap.training.sources import Data, Sources
 from doap.training.trainer import IN_MEMORY, train
 
@@ -52,13 +51,8 @@ class Series:
         """Refuse a folder of other trainings before hours are spent on these, given by name."""
         make_folder(self.folder)
         for name, recipe in recipes.items():
-            run = self.folder / name
-            if not run.exists():
-                continue
-            if read_run(run).patches != repr(self.data):
-                raise DoapError(f"{run}: holds a run on another set; choose another folder")
-            if read_recipe(run / "recipe.yaml") != recipe:
-                raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
+            if (self.folder / name).exists():
+                check_run(self.folder / name, recipe, repr(self.data))
 
     def train(self, name: str, recipe: Recipe) -> Descriptor:
         """The model of a run: trained, or gone on with, or only read if it is complete."""
