@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from doap.networks.network import PatchNetwork, normalise
+from doap.networks.network import PatchNetwork, initialise, normalise
 
 INPUT_SIZE = 32
 
@@ -37,9 +37,7 @@ class L2Net(PatchNetwork):
             nn.BatchNorm2d(dimensions, affine=False),
         ]
         self.layers = nn.Sequential(*layers)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        initialise(self)
 
     def forward(self, patches: Tensor) -> Tensor:
         """Describe patches.

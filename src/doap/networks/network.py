@@ -26,6 +26,13 @@ class PatchNetwork(nn.Module):
             raise ValueError(f"{type(self).__name__} takes (N, 1, {size}, {size}), not {tuple(patches.shape)}")
 
 
+def initialise(network: nn.Module) -> None:
+    """Draw the weights of all convolutions and linear layers after He et al. (ICCV 2015)."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+
+
 def normalise(patches: Tensor) -> Tensor:
     """Subtract each patch's mean and divide by its standard deviation; a constant patch becomes 0.
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from doap.networks.network import PatchNetwork, normalise
+from doap.networks.network import PatchNetwork, initialise, normalise
 
 INPUT_SIZE = 32
 MAP_SIDE = INPUT_SIZE // 8  # three layers halve it
@@ -41,9 +41,7 @@ class Tiny(PatchNetwork):
             channels = after
         layers += [nn.Flatten(), nn.Dropout(dropout), *_head(channels * MAP_SIDE**2, dimensions)]
         self.layers = nn.Sequential(*layers, nn.BatchNorm1d(dimensions, affine=False))
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d | nn.Linear):
-                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        initialise(self)
 
     def forward(self, patches: Tensor) -> Tensor:
         """Describe patches.
