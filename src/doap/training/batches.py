@@ -70,7 +70,7 @@ class Batches:
         sources: Sources | None = None,
     ) -> None:
         if recipe.zoom and not data.fresh:
-            raise DoapError("zoom cuts patches anew from photos, and a patch set has none; train on a frame set")
+            raise DoapError(f"zoom={recipe.zoom} cuts patches anew from photos, and {data} has none; take a frame set")
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
