@@ -44,9 +44,9 @@ def pairs(
             Wanted(per_scene, copies, singles, seed),
             lambda done, total: bar.update(task, completed=done, total=total),
         )
-    scenes = {row.scene for row in rows}
+    scenes = Counter(row.scene for row in rows)
     for kind, what in SAID.items():
-        count = Counter(row.scene[0] for row in rows)[kind]
-        if count:
-            say(f"{kind}_: {count} pairs {what}, {sum(scene[0] == kind for scene in scenes)} scenes")
+        counts = [pairs for scene, pairs in scenes.items() if scene.startswith(f"{kind}_")]
+        if counts:
+            say(f"{kind}_: {sum(counts)} pairs {what}, {len(counts)} scenes")
     say(f"{len(rows)} pairs of {len(scenes)} scenes in {output}")

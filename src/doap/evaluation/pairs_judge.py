@@ -63,7 +63,8 @@ class PairsJudge:
 
     def average_precision(self, model: Descriptor) -> dict[str, float]:
         """Mean AP in percent: under "pairs" the mean over the extents, then that at each, if there are several."""
-        values = {extent: self._at(fastest(model), extent) for extent in self.extents}
+        fast = fastest(model)
+        values = {extent: self._at(fast, extent) for extent in self.extents}
         each = {f"pairs at {extent or 'own'}": value for extent, value in values.items()}
         return {"pairs": float(np.mean(list(values.values()))), **(each if len(each) > 1 else {})}
 
