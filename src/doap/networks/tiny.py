@@ -7,7 +7,7 @@ from doap.networks.network import PatchNetwork, initialise, normalise
 INPUT_SIZE = 32
 MAP_SIDE = INPUT_SIZE // 8  # three layers halve it
 
-# The head maps a vector for each patch to so many dimensions at once; to more of them in two steps.
+# The head maps the values of a patch to so many dimensions at once; to more of them in two steps.
 DIRECT = 128
 
 
@@ -19,12 +19,12 @@ class Tiny(PatchNetwork):
 
     On a CPU the time goes into large maps and not into weights: hence few channels in the first layer, and hence a
     linear layer over the whole 4x4 map, several times faster there than the same as a convolution. It holds most of
-    the weights. For more than 128 dimensions it is the product of two matrices that together hold no more: 78,796
-    parameters at 128 dimensions and width 32, 78,540 at 256.
+    the weights. For more than 128 dimensions it is the product of two matrices that together hold no more: 77,448
+    parameters at 128 dimensions and width 32, 77,192 at 256.
 
     Args:
         dimensions: length of the output: the descriptor's dimensions, or its bits.
-        width: channels of the second and third layer; the first has 3/8 as many.
+        width: channels of the second and third layer; the first has a quarter as many.
         dropout: probability of zeroing a value before the head in training.
     """
 
@@ -32,14 +32,14 @@ class Tiny(PatchNetwork):
         super().__init__(dimensions, INPUT_SIZE)
         layers: list[nn.Module] = []
         channels = 1
-        for after, side in ((max(1, 3 * width // 8), 7), (width, 3), (width, 3)):
+        for after, side in ((max(1, width // 4), 7), (width, 3), (width, 3)):
             layers += [
                 nn.Conv2d(channels, after, side, stride=2, padding=side // 2, bias=False),
                 nn.BatchNorm2d(after, affine=False),
                 nn.ReLU(inplace=True),
             ]
             channels = after
-        layers += [nn.Flatten(), nn.Dropout(dropout), *_head(channels * MAP_SIDE**2, dimensions)]
+        layers += [_Flatten(), nn.Dropout(dropout), *_head(channels * MAP_SIDE**2, dimensions)]
         self.layers = nn.Sequential(*layers, nn.BatchNorm1d(dimensions, affine=False))
         initialise(self)
 
@@ -55,6 +55,13 @@ class Tiny(PatchNetwork):
         self.check(patches)
         activations: Tensor = self.layers(normalise(patches))
         return activations
+
+
+class _Flatten(nn.Module):
+    """(N, C, H, W) to (N, H · W · C): as maps in channels-last order lie in memory, so that nothing is moved there."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps.permute(0, 2, 3, 1).flatten(1)
 
 
 def _head(values: int, dimensions: int) -> list[nn.Module]:
