@@ -9,11 +9,12 @@ from PIL import Image
 import doap
 from doap.networks.descriptor import Descriptor
 from doap.networks.l2net import L2Net
+from doap.photos.extract import extract_patches
 from doap.photos.frames import transform_points
 
 
-def untrained(name: str = "test") -> Descriptor:
-    return Descriptor(L2Net(32, width=2), "real", 12.0, name).eval()
+def untrained(name: str = "test", **extents: float) -> Descriptor:
+    return Descriptor(L2Net(32, width=2), "real", 12.0, name, extents).eval()
 
 
 def test_images_come_as_paths_arrays_and_pictures(tmp_path: Path) -> None:
@@ -26,6 +27,16 @@ def test_images_come_as_paths_arrays_and_pictures(tmp_path: Path) -> None:
     np.testing.assert_array_equal(from_path.frames, from_array.frames)
     np.testing.assert_array_equal(from_path.descriptors, from_picture.descriptors)
     assert from_path.size == (200, 200)
+
+
+@pytest.mark.parametrize(("extents", "expected"), [({"dog": 5.0, "harris": 3.0}, 5.0), ({"harris": 3.0}, 12.0)])
+def test_patches_are_cut_at_the_extent_of_the_detector(
+    photo: np.ndarray, extents: dict[str, float], expected: float
+) -> None:
+    model = untrained(**extents)
+    features = doap.detect_and_describe(photo, model, 30)
+    patches = extract_patches(photo, features.frames, model.input_size, expected)
+    np.testing.assert_array_equal(features.descriptors, doap.describe(patches, model))
 
 
 @pytest.mark.parametrize("image", [np.zeros((5, 5, 2), np.uint8), np.zeros((50, 50)), np.zeros(9, np.uint8)])

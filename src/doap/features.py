@@ -14,9 +14,12 @@ from doap.matching.nearest import Descriptors, mutual_nearest
 from doap.matching.verify import Geometry, verify
 from doap.networks.descriptor import Descriptor, describe
 from doap.objectives import Kind
+from doap.photos.detectors import DETECTORS
 from doap.photos.extract import extract_patches
-from doap.photos.frames import Frames, detect_dog
+from doap.photos.frames import Frames
 from doap.photos.images import Grey, read_grey, to_grey
+
+DETECTOR = "dog"  # of `DETECTORS`: what `detect_and_describe` finds frames by
 
 ImageLike = str | Path | NDArray[np.uint8] | Image.Image
 
@@ -98,7 +101,7 @@ class FrameDescriber(Protocol):
 
 @dataclass(frozen=True)
 class PatchDescriber:
-    """A patch descriptor as a frame describer: cuts patches at the extent it was trained at."""
+    """A patch descriptor as a frame describer: cuts patches at the extent that is best for DoG frames."""
 
     model: Descriptor
 
@@ -114,14 +117,14 @@ class PatchDescriber:
 
     def describe_frames(self, image: Grey, frames: Frames) -> Descriptors:
         """Cut the patches and describe them."""
-        patches = extract_patches(image, frames, self.model.input_size, self.model.extent)
+        patches = extract_patches(image, frames, self.model.input_size, self.model.extent_for(DETECTOR))
         return describe(patches, self.model)
 
 
 def detect_and_describe(
     image: ImageLike, model: Descriptor, max_keypoints: int | None = 2000, name: str = "image"
 ) -> Features:
-    """Find keypoints (DoG) in an image and describe them.
+    """Find keypoints (DoG) in an image and describe them, at the extent that the model is best at.
 
     Args:
         image: a path; or an array, (H, W) grey or (H, W, 3) RGB uint8; or a PIL image.
@@ -141,7 +144,7 @@ def detect_and_describe(
     if isinstance(image, str | Path):
         name = str(image)
     grey = _open(image)
-    frames = detect_dog(grey, max_keypoints)
+    frames = DETECTORS[DETECTOR](grey, max_keypoints)
     if not len(frames):
         raise DoapError(f"{name}: no keypoint found in {grey.shape[1]}x{grey.shape[0]} pixels; is it flat or tiny?")
     height, width = grey.shape

@@ -17,6 +17,7 @@ from doap.patches.patchset import PatchSet
 from doap.photos.extract import extract_patches
 from doap.photos.frames import detect_dog
 from doap.photos.sift import describe_sift
+from small_models import with_extents
 
 MODELS = ("doap-demo-128", "doap-demo-256b", "rootsift")
 IMAGE = skimage.data.camera()
@@ -91,6 +92,17 @@ def test_at_an_extent_all_read_the_same_patch(cache: DescriptorCache, described:
         np.testing.assert_array_equal(found, describe(patches, contender.model))
         assert (contender.extent, contender.in_image) == (5.0, False)
     assert len(described) == 3
+
+
+def test_the_own_extent_is_that_of_the_detector(tmp_path: Path, cache: DescriptorCache) -> None:
+    given = [with_extents(tmp_path / "mine.safetensors", dog=5.0)]
+    for detector, expected in (("dog", 5.0), ("harris", 12.0), ("", 12.0)):
+        (contender,) = open_contenders(given, cache=cache, detector=detector)
+        assert contender.about()["extent"] == expected
+        patches = extract_patches(IMAGE, FRAMES, contender.model.input_size, expected)
+        np.testing.assert_array_equal(contender.describe_frames(IMAGE, FRAMES), describe(patches, contender.model))
+    (asked,) = open_contenders(given, extent=4.0, cache=cache, detector="dog")
+    assert asked.extent == 4.0
 
 
 def test_any_change_is_described_anew(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:

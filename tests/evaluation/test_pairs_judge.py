@@ -10,6 +10,7 @@ from doap.evaluation.contenders import open_contenders
 from doap.evaluation.image_pairs import score
 from doap.evaluation.pairs import PairReader, find_pairs
 from doap.evaluation.pairs_judge import PairsJudge
+from small_models import with_extents
 from small_pairs import write_pair, write_sequence
 
 
@@ -34,6 +35,12 @@ def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -
         assert found[called] == pytest.approx(np.mean(expected), abs=1e-6)
     assert found["pairs"] == pytest.approx((found["pairs at own"] + found["pairs at 4.0"]) / 2)
     assert found["pairs at own"] > found["pairs at 4.0"] + 1
+
+
+def test_a_models_own_extent_is_that_of_the_detector(folder: Path, tmp_path: Path) -> None:
+    model = load(with_extents(tmp_path / "mine.safetensors", dog=4.0))
+    judge = PairsJudge(folder, "dog", 150)
+    assert judge.at(model, None) == judge.at(model, 4.0) < judge.at(model, 12.0) - 1
 
 
 def test_patches_are_cut_once_for_all_models_and_images_described_once(

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from doap import DoapError, describe, list_models, load
 from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
+from doap.networks.fast import fastest
 from doap.networks.registry import Origin, read_card, save
 
 
@@ -30,6 +31,21 @@ def test_round_trip(saved: Path) -> None:
     assert read_card(saved).origin.licence == "CC0"
     patches = np.random.default_rng(0).integers(0, 256, (20, 32, 32), dtype=np.uint8)
     assert describe(patches, model).shape == (20, 2)
+
+
+def test_extents_by_detector_come_back_and_others_get_that_of_the_training(saved: Path) -> None:
+    architecture = read_card(saved).architecture
+    extents = {"dog": 8.5, "harris-affine": 3.0}
+    save(Descriptor(build(architecture), "binary", 7.5, "mine", extents), saved, architecture)
+    for model in (load(saved), fastest(load(saved))):
+        assert [model.extent_for(name) for name in ("dog", "harris-affine", "harris")] == [8.5, 3.0, 7.5]
+
+
+def test_cards_written_before_there_were_extents_load(saved: Path) -> None:
+    card = json.loads(saved.with_suffix(".json").read_text())
+    del card["extents"], card["origin"]["sources"]
+    saved.with_suffix(".json").write_text(json.dumps(card))
+    assert load(saved).extent_for("dog") == 7.5
 
 
 def test_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
@@ -67,6 +83,12 @@ FAULTS = {
     "no card": (lambda p: p.with_suffix(".json").unlink(), r"its card mine\.json cannot be read"),
     "broken card": (lambda p: p.with_suffix(".json").write_text("{"), "not a model card"),
     "unknown key": (lambda p: edit_card(p, surprise=1), "not a model card .surprise"),
+    "no such detector": (
+        lambda p: edit_card(p, extents={"dogg": 3}),
+        "extents.*dogg is no detector; there are dog",
+    ),
+    "no extent": (lambda p: edit_card(p, extents={"dog": 0}), r"not a model card .extents\.dog"),
+    "endless extent": (lambda p: edit_card(p, extents={"dog": "inf"}), r"not a model card .extents\.dog"),
     "other input": (lambda p: edit_card(p, input_size=64), "reads 32 pixels, but its card says 64"),
     "absurd size": (lambda p: edit_card(p, architecture={"width": 10**9}), "not a model card .architecture.width"),
 }

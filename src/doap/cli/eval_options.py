@@ -53,11 +53,11 @@ class ManyValues(TyperCommand):
 
 
 def contenders_from(
-    models: Sequence[str] | None, device: str | None, fresh: bool, extent: float | None = None
+    models: Sequence[str] | None, device: str | None, fresh: bool, extent: float | None = None, detector: str = ""
 ) -> list[Contender]:
-    """What `--models`, `--device` and `--fresh` ask for."""
+    """What `--models`, `--device` and `--fresh` ask for, and `--extent` and `--detector` where images are matched."""
     given = list(models or [*doap.list_models(), *DEFAULT_PEERS])
-    return open_contenders(given, choose_device(device), extent, DescriptorCache(fresh=fresh))
+    return open_contenders(given, choose_device(device), extent, DescriptorCache(fresh=fresh), detector)
 
 
 def check_outputs(figure: Path | None) -> None:

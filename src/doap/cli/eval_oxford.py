@@ -50,7 +50,7 @@ def oxford(
     check_outputs(figure)
     check_detector(detector)
     found = find_oxford(data)
-    contenders = contenders_from(models, device, fresh, extent_from(extent))
+    contenders = contenders_from(models, device, fresh, extent_from(extent), detector)
     reader = PairReader(detector, keypoints)
     with counting_bar() as bar:
         task = bar.add_task("matching", total=len(found) * len(contenders))

@@ -65,7 +65,7 @@ def pairs(
     check_outputs(figure)
     check_detector(detector)
     found = find_pairs(data)
-    contenders = contenders_from(models, device, fresh, extent_from(extent))
+    contenders = contenders_from(models, device, fresh, extent_from(extent), detector)
     reader = PairReader(detector, keypoints, geometry.value)
     faults: list[str] = []
     with counting_bar() as bar:

@@ -45,7 +45,7 @@ def warped(
     in the copy, and AP is computed over the proposals ranked by distance.
     """
     check_outputs(figure)
-    contenders = contenders_from(models, device, fresh)
+    contenders = contenders_from(models, device, fresh, detector=benchmark.DETECTOR)
     pairs, faults = [], []
     found = find_photos(data)
     with counting_bar() as bar:

@@ -89,16 +89,24 @@ class Contender:
         extent: half a patch's side in units of its frame's scale, for patches cut from images; None is the model's own.
         cutter: shared by the contenders of a comparison.
         cache: likewise.
+        detector: of `DETECTORS`, whose frames are described; a model's own extent may differ between them.
     """
 
     def __init__(
-        self, name: str, given: str, model: Descriptor, extent: float | None, cutter: Cutter, cache: DescriptorCache
+        self,
+        name: str,
+        given: str,
+        model: Descriptor,
+        extent: float | None,
+        cutter: Cutter,
+        cache: DescriptorCache,
+        detector: str = "",
     ) -> None:
         self.name = name
         self.given = given
         self.model = fastest(model)
         self.in_image = extent is None and given in IN_IMAGE
-        self.extent = model.extent if extent is None else extent
+        self.extent = model.extent_for(detector) if extent is None else extent
         self._cutter = cutter
         self._cache = cache
 
@@ -180,7 +188,11 @@ class Contender:
 
 
 def open_contenders(
-    given: Sequence[str], device: str = "cpu", extent: float | None = None, cache: DescriptorCache | None = None
+    given: Sequence[str],
+    device: str = "cpu",
+    extent: float | None = None,
+    cache: DescriptorCache | None = None,
+    detector: str = "",
 ) -> list[Contender]:
     """Load what is to be compared.
 
@@ -189,6 +201,7 @@ def open_contenders(
         device: where to describe.
         extent: at which patches are cut from images, for all; by default each at its own, and SIFT in the image.
         cache: where descriptors are kept; in the user's cache by default.
+        detector: of `DETECTORS`, whose frames are described; none where patches come cut.
 
     Raises:
         DoapError: for one that cannot be loaded, or is given twice.
@@ -202,7 +215,9 @@ def open_contenders(
     names = [model.name for model in models]
     cutter, shared = Cutter(device), cache or DescriptorCache()
     return [
-        Contender(model.name if names.count(model.name) == 1 else wanted, wanted, model, extent, cutter, shared)
+        Contender(
+            model.name if names.count(model.name) == 1 else wanted, wanted, model, extent, cutter, shared, detector
+        )
         for wanted, model in zip(given, models, strict=True)
     ]
 

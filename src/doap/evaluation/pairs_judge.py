@@ -26,7 +26,7 @@ class PairsJudge:
         folder: of pairs, see `pairs`.
         detector: of `DETECTORS`.
         keypoints: the strongest of each image.
-        extents: at which to cut, None is each model's own; the mean over all of them counts.
+        extents: at which to cut, None is each model's own for the detector; the mean over all of them counts.
         device: where to cut.
         progress: told the pairs that are read, and how many there are.
 
@@ -43,6 +43,7 @@ class PairsJudge:
         device: str = "cpu",
         progress: Progress = no_progress,
     ) -> None:
+        self.detector = detector
         self.extents = list(dict.fromkeys(extents))
         self.pairs: list[ImagePair] = []
         reader = PairReader(detector, keypoints)
@@ -64,12 +65,13 @@ class PairsJudge:
     def average_precision(self, model: Descriptor) -> dict[str, float]:
         """Mean AP in percent: under "pairs" the mean over the extents, then that at each, if there are several."""
         fast = fastest(model)
-        values = {extent: self._at(fast, extent) for extent in self.extents}
+        values = {extent: self.at(fast, extent) for extent in self.extents}
         each = {f"pairs at {extent or 'own'}": value for extent, value in values.items()}
         return {"pairs": float(np.mean(list(values.values()))), **(each if len(each) > 1 else {})}
 
-    def _at(self, model: Descriptor, extent: float | None) -> float:
-        described = describe(self._cut(model.input_size, extent or model.extent), model)
+    def at(self, model: Descriptor, extent: float | None) -> float:
+        """Mean AP in percent of a model as it is, at one extent; None is its own for the detector."""
+        described = describe(self._cut(model.input_size, extent or model.extent_for(self.detector)), model)
         ends = np.cumsum([len(view.frames) for view in self._views])
         of = dict(zip(map(id, self._views), np.split(described, ends[:-1]), strict=True))
         found = [pair_average_precision(pair, of[id(pair.first)], of[id(pair.second)]) for pair in self.pairs]

@@ -17,14 +17,16 @@ from doap.errors import DoapError
 from doap.evaluation.metrics import average_precision
 from doap.features import FrameDescriber
 from doap.matching.nearest import nearest
+from doap.photos.detectors import DETECTORS
 from doap.photos.extract import Pyramid, average_samples, to_bytes
-from doap.photos.frames import Frames, detect_dog, scales, transform_frames, transform_points
+from doap.photos.frames import Frames, scales, transform_frames, transform_points
 from doap.photos.images import Grey
 from doap.photos.views import LEVELS, disturb_light
 
 Homography = NDArray[np.float64]
 
 LIGHT = LEVELS["hard"]
+DETECTOR = "dog"
 MAX_SIDE = 640  # of photo and copy: larger photos are scaled down, which keeps a run short
 CLOSE_PIXELS = 3.0
 CLOSE_SCALE = 1.5
@@ -74,14 +76,14 @@ def make_pairs(name: str, photo: Grey, copies: int, keypoints: int, seed: int) -
     random = np.random.default_rng(seed)
     light = torch.Generator().manual_seed(seed)
     pyramid = Pyramid(photo)
-    frames = detect_dog(photo, keypoints)
+    frames = DETECTORS[DETECTOR](photo, keypoints)
     if not len(frames):
         raise DoapError(f"{name}: no keypoint found; is it flat or tiny?")
     pairs = []
     for number in range(copies):
         homography = random_homography(photo.shape, random)
         copy = relight(warp(pyramid, homography), light)
-        found = detect_dog(copy, keypoints)
+        found = DETECTORS[DETECTOR](copy, keypoints)
         if len(found):
             pairs.append(Pair(f"{name}/{number}", photo, copy, homography, frames, found))
     return pairs

@@ -1,6 +1,8 @@
 """From patches to descriptors: a network with its reading of the activations, unit vectors or bits."""
 
+from collections.abc import Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,17 @@ class Descriptor(nn.Module):
         kind: "real" gives unit vectors, "binary" gives packed bits.
         extent: half the side of a patch, in units of its frame's scale, that the network was trained at.
         name: for tables and messages.
+        extents: at which it is best for the frames of a detector, by the name of the detector.
     """
 
-    def __init__(self, network: PatchNetwork, kind: Kind, extent: float, name: str) -> None:
+    def __init__(
+        self,
+        network: PatchNetwork,
+        kind: Kind,
+        extent: float,
+        name: str,
+        extents: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
         if kind == "binary" and network.dimensions % 8:
             raise ValueError(f"a binary descriptor needs a multiple of 8 bits, not {network.dimensions}")
@@ -34,11 +44,16 @@ class Descriptor(nn.Module):
         self.kind: Kind = kind
         self.extent = extent
         self.name = name
+        self.extents = dict(extents)
 
     @property
     def input_size(self) -> int:
         """Side of the patches that the network reads."""
         return self.network.input_size
+
+    def extent_for(self, detector: str) -> float:
+        """At which extent to cut patches around the frames of a detector; that of the training, if none is known."""
+        return self.extents.get(detector, self.extent)
 
     def forward(self, patches: Tensor) -> Tensor:
         """Describe (N, S, S) patches, uint8 or float in 0..255, of any size S.

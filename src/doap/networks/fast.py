@@ -26,7 +26,7 @@ def fastest(model: Descriptor) -> Descriptor:
     network = fold_normalisation(deepcopy(model.network).eval())
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's own types leave it out
     fast = Fast(network, multiplies_bfloat16(device.type))
-    return Descriptor(fast, model.kind, model.extent, model.name).eval()
+    return Descriptor(fast, model.kind, model.extent, model.name, model.extents).eval()
 
 
 class Fast(PatchNetwork):

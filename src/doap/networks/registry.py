@@ -7,11 +7,11 @@ it comes from, and the SHA-256 of the weights. Pickles are never read.
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import safetensors.torch
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 
 from doap.errors import DoapError
@@ -20,9 +20,20 @@ from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
 from doap.networks.peers import handcrafted, list_peers, read_published
 from doap.objectives import Kind
+from doap.photos.detectors import DETECTORS
 
 DEFAULT_MODEL = "doap-demo-128"
 SHIPPED = Path(__file__).parent.parent / "weights"
+
+
+class DataSource(BaseModel):
+    """Photos of one source under one licence, of those that a model was trained on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str
+    licence: str
+    photos: int = Field(gt=0)
 
 
 class Origin(BaseModel):
@@ -32,9 +43,19 @@ class Origin(BaseModel):
 
     licence: str = ""
     data: str = Field(default="", description="what it was trained on")
+    sources: list[DataSource] = Field(default_factory=list, description="of its photos, where they are known")
     recipe: dict[str, Any] = Field(default_factory=dict)
     figures: dict[str, float] = Field(default_factory=dict, description="what was measured, and by which command")
     notes: dict[str, Any] = Field(default_factory=dict, description="command, versions, frames, limits")
+
+
+def _known_detector(name: str) -> str:
+    if name not in DETECTORS:
+        raise ValueError(f"{name} is no detector; there are {', '.join(DETECTORS)}")
+    return name
+
+
+Extent = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Card(BaseModel):
@@ -46,7 +67,10 @@ class Card(BaseModel):
     kind: Kind
     architecture: Architecture
     input_size: int = Field(gt=0, description="side of the patches that the network reads")
-    extent: float = Field(gt=0, description="half the patch's side in units of its frame's scale")
+    extent: Extent = Field(description="trained at: half the patch's side in units of its frame's scale")
+    extents: dict[Annotated[str, AfterValidator(_known_detector)], Extent] = Field(
+        default_factory=dict, description="best for the frames of a detector, instead of `extent`"
+    )
     sha256: str = Field(description="of the weights")
     origin: Origin = Origin()
 
@@ -99,7 +123,7 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
         network.load_state_dict(weights)
     except RuntimeError as fault:
         raise DoapError(f"{path}: its tensors are not those of the network that the card describes") from fault
-    return Descriptor(network, card.kind, card.extent, card.name).to(device).eval()
+    return Descriptor(network, card.kind, card.extent, card.name, card.extents).to(device).eval()
 
 
 def find_card(name_or_path: str) -> Card | None:
@@ -142,10 +166,16 @@ def save(descriptor: Descriptor, path: Path, architecture: Architecture, origin:
         architecture=architecture,
         input_size=descriptor.input_size,
         extent=descriptor.extent,
+        extents=descriptor.extents,
         sha256=hashlib.sha256(content).hexdigest(),
         origin=origin or Origin(),
     )
-    write_text(path.with_suffix(".json"), json.dumps(card.model_dump(), indent=1) + "\n")
+    write_card(path, card)
+
+
+def write_card(weights: Path, card: Card) -> None:
+    """Write the card beside a .safetensors file."""
+    write_text(weights.with_suffix(".json"), json.dumps(card.model_dump(), indent=1) + "\n")
 
 
 def find_weights(wanted: str) -> Path:
