@@ -24,6 +24,7 @@ VERBS = [
     ["train"],
     ["sweep"],
     ["recipes"],
+    ["models"],
     ["report"],
     ["eval", "phototour"],
     ["eval", "hpatches"],

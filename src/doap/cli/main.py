@@ -5,7 +5,7 @@ import sys
 import typer
 
 import doap
-from doap.cli import data, demo, describe, evaluate, match, recipes, report, show, study, sweep, train
+from doap.cli import data, demo, describe, evaluate, match, models, recipes, report, show, study, sweep, train
 from doap.cli.console import complain
 from doap.cli.eval_options import ManyValues
 from doap.errors import DoapError
@@ -24,6 +24,7 @@ app.command("train", epilog=train.EXAMPLE)(train.train)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
 app.command("study", epilog=study.EXAMPLE)(study.study)
 app.command("recipes", epilog=recipes.EXAMPLE)(recipes.recipes)
+app.command("models", epilog=models.EXAMPLE)(models.models)
 app.command("report", cls=ManyValues, epilog=report.EXAMPLE)(report.report)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(data.app, name="data")

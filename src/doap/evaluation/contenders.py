@@ -118,8 +118,7 @@ class Contender:
     @property
     def bytes(self) -> int:
         """Of one descriptor, real ones as float32."""
-        dimensions = self.model.network.dimensions
-        return dimensions // 8 if self.kind == "binary" else 4 * dimensions
+        return self.model.bytes
 
     @cached_property
     def key(self) -> str:

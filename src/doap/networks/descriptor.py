@@ -51,6 +51,12 @@ class Descriptor(nn.Module):
         """Side of the patches that the network reads."""
         return self.network.input_size
 
+    @property
+    def bytes(self) -> int:
+        """Of one descriptor, real ones as float32."""
+        dimensions = self.network.dimensions
+        return dimensions // 8 if self.kind == "binary" else 4 * dimensions
+
     def extent_for(self, detector: str) -> float:
         """At which extent to cut patches around the frames of a detector; that of the training, if none is known."""
         return self.extents.get(detector, self.extent)

@@ -1,0 +1,86 @@
+"""`tools/extents.py`, on small pairs."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import extents
+from doap.evaluation.cache import DescriptorCache
+from doap.evaluation.contenders import open_contenders
+from doap.evaluation.image_pairs import score
+from doap.evaluation.pairs import PairReader, find_pairs
+from doap.evaluation.result import read_result
+from doap.networks import registry
+from doap.networks.registry import read_card
+from small_pairs import write_pair
+
+NAMES = ("doap-demo-128", "doap-demo-256b")
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the demo's models instead of the shipped ones, and a grid of two."""
+    (tmp_path / "weights").mkdir()
+    for name in NAMES:
+        for suffix in (".safetensors", ".json"):
+            shutil.copy(registry.SHIPPED / f"{name}{suffix}", tmp_path / "weights")
+    monkeypatch.setattr(registry, "SHIPPED", tmp_path / "weights")
+    monkeypatch.setattr(extents, "EXTENTS", (2.0, 9.0))
+    return tmp_path / "weights"
+
+
+def test_the_table_is_that_of_eval_pairs_and_the_cards_hold_the_best(shelf: Path, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs"
+    for seed in range(2):
+        write_pair(pairs / str(seed), seed)
+    before = read_card(shelf / f"{NAMES[0]}.safetensors")
+    words = ["--pairs", str(pairs), "-o", str(tmp_path / "extents.json"), "--keypoints", "120", "--device", "cpu"]
+    extents.main(words)
+    result = read_result(tmp_path / "extents.json")
+    assert result.settings == {"data": "pairs", "pairs": 2, "keypoints": 120, "extents": [2.0, 9.0]}
+    assert result.contenders[0] == {"name": NAMES[0], "sha256": before.sha256}
+    assert len(result.scores) == 2 * 2 * 2
+    for row in result.scores:
+        kept = DescriptorCache(tmp_path / "cache")
+        (contender,) = open_contenders([str(row["descriptor"])], extent=float(row["extent"]), cache=kept)
+        reader = PairReader(str(row["detector"]), 120)
+        expected = np.mean([score(reader.open(files), contender)["ap"] for files in find_pairs(pairs)])
+        assert row["ap"] == pytest.approx(expected, abs=0.0051)
+    for name in NAMES:
+        card = read_card(shelf / f"{name}.safetensors")
+        for detector in ("dog", "harris-affine"):
+            own = {
+                row["extent"]: row["ap"]
+                for row in result.scores
+                if (row["descriptor"], row["detector"]) == (name, detector)
+            }
+            assert own[card.extents[detector]] == max(own.values())
+            called = f"AP % on validation pairs, {detector} at extent {card.extents[detector]:g}"
+            assert card.origin.figures[called] == max(own.values())
+    after = read_card(shelf / f"{NAMES[0]}.safetensors")
+    assert after.extent == before.extent
+    assert before.origin.figures.items() <= after.origin.figures.items()
+    extents.main([NAMES[0], *words])  # again: nothing is written twice
+    assert read_card(shelf / f"{NAMES[0]}.safetensors") == after
+
+
+def test_of_two_as_good_the_smaller_is_taken() -> None:
+    scores = [
+        {"descriptor": "a", "detector": "dog", "extent": extent, "ap": ap}
+        for extent, ap in ((17.0, 5.0), (6.0, 5.0), (3.0, 4.0))
+    ]
+    assert extents.best([*scores, {**scores[0], "detector": "harris", "ap": 9.0}], "a", "dog") == (6.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"), [(["sift"], "sift: a peer, it has no card"), (["x"], "no such file"), ([], "no such folder")]
+)
+def test_faults_are_one_line(shelf: Path, tmp_path: Path, names: list[str], message: str) -> None:
+    assert shelf.exists()
+    with pytest.raises(SystemExit) as ended:
+        extents.main([*names, "--pairs", str(tmp_path / "nowhere"), "-o", str(tmp_path / "e.json"), "--device", "cpu"])
+    assert message in str(ended.value.code)
+    assert "\n" not in str(ended.value.code)
+    assert not (tmp_path / "e.json").exists()
