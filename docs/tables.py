@@ -79,7 +79,7 @@ def markdown(table: Table) -> str:
     lines = [
         "| " + " | ".join(table.columns) + " |",
         "|" + "---|" * table.words + "---:|" * (len(table.columns) - table.words),
-        *("| " + " | ".join(row.cells) + " |" for row in table.rows),
+        *("| " + " | ".join(cell.replace("\n", "<br>") for cell in row.cells) + " |" for row in table.rows),
     ]
     parts = [f"**{table.title}**" if table.title else "", "\n".join(lines), f"{table.note}." if table.note else ""]
     return "\n\n".join(filter(None, parts))

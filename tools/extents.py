@@ -4,7 +4,7 @@
     python tools/extents.py doap-128 doap-256b --pairs pairs/aside -o extents.json --device cuda
 
 The pairs choose the extents, so they must be none that anything is tested on. What `doap eval pairs` reads is read;
-pairs known by labelled points are left out. The grid goes by √2, between neighbours of which AP moves by a point or so.
+pairs known by labelled points are left out. The grid goes by √2.
 """
 
 import argparse

@@ -12,6 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from doap.cli.main import app
+from doap.photos.frames import transform_points
 
 STEREO = Path(skimage.__file__).parent / "data"
 LEFT, RIGHT = str(STEREO / "motorcycle_left.png"), str(STEREO / "motorcycle_right.png")
@@ -94,8 +95,9 @@ def test_any_kind_of_picture_is_matched(doap, tmp_path: Path, variant: str) -> N
     assert status == 0
     report = json.loads((tmp_path / "m.json").read_text())
     assert report["verified"] > 100
-    matrix = np.array(report["matrix"])
-    np.testing.assert_allclose(matrix / matrix[2, 2], np.eye(3), atol=0.7)  # upright, in place
+    corners = np.array([[0, 0], [299, 0], [0, 299], [299, 299]], np.float64)
+    sent = transform_points(corners, np.array(report["matrix"]))
+    np.testing.assert_allclose(sent, corners, atol=1.5)  # upright, in place
 
 
 def test_unrelated_pictures_have_no_matches_and_that_is_no_fault(doap) -> None:  # type: ignore[no-untyped-def]

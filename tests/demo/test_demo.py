@@ -4,11 +4,19 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import doap
 from doap.demo import page, photos, study
 from doap.demo.page import verdict, write_page
 from doap.demo.study import Progress, run_study
+from doap.evaluation import warped
 from doap.evaluation.warped import summarise
+from doap.features import PatchDescriber
+from doap.networks import registry
+from doap.networks.fast import fastest
 from doap.training.recipe import Recipe
+from small_models import with_extents
+
+BETTER = "doap-better"
 
 
 class Pictures(html.parser.HTMLParser):
@@ -22,8 +30,14 @@ class Pictures(html.parser.HTMLParser):
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same demo with a tiny network, three photos and few points."""
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same demo with a tiny network, three photos and few points, and one model that ships beside the demo's."""
+    shelf = tmp_path / "weights"
+    for name in study.RECIPES:
+        with_extents(shelf / f"{name}.safetensors", name)
+    with_extents(shelf / f"{BETTER}.safetensors", BETTER, dog=8.5)
+    monkeypatch.setattr(registry, "SHIPPED", shelf)
+    monkeypatch.setattr(registry, "DEFAULT_MODEL", BETTER)
     recipes = {
         name: Recipe(kind=recipe.kind, dimensions=32, width=2, list_size=128, epochs=2)
         for name, recipe in study.RECIPES.items()
@@ -47,7 +61,7 @@ def test_the_demo_ends_with_a_page_whose_numbers_are_the_studys(tmp_path: Path) 
     text = write_page(done, tmp_path / "demo", 61.0).read_text()
     rows = summarise(done.scores)
     assert {row["descriptor"] for row in rows} == {
-        "SIFT", "RootSIFT", *study.RECIPES, *(f"{name} untrained" for name in study.RECIPES),
+        "SIFT", "RootSIFT", BETTER, *study.RECIPES, *(f"{name} untrained" for name in study.RECIPES),
     }  # fmt: skip
     for row in rows:
         assert f"<td>{row['descriptor']}</td><td>{row['mAP']:.1f}</td>" in text
@@ -59,7 +73,20 @@ def test_the_demo_ends_with_a_page_whose_numbers_are_the_studys(tmp_path: Path) 
             picture.verify()
     assert "narrower than the paper's 32" in text
     assert f"{int(done.stereo_matches.inliers.sum())} of them on one epipolar geometry" in text
+    check_the_shipped_one(done, text)
     run_study(tmp_path / "demo", progress)  # again, over the old one
+
+
+def check_the_shipped_one(done: study.Study, text: str) -> None:
+    """It is judged as it describes by itself, shown as ours, and it is the default, which matches the stereo pair."""
+    assert done.shipped == [BETTER]
+    own = [score.average_precision for score in done.scores if score.descriptor == BETTER]
+    alone = warped.evaluate(done.pairs, [PatchDescriber(fastest(doap.load(BETTER)))])
+    assert own == [score.average_precision for score in alone]
+    assert {features.model for features in done.stereo_features} == {BETTER}
+    assert f"<tr class=ours><td>{BETTER}</td>" in text
+    assert f"Shipped with doap: {BETTER}." in text
+    assert f"matched by {BETTER}" in text
 
 
 @pytest.mark.usefixtures("short")

@@ -26,9 +26,10 @@ from doap.evaluation.hpatches_csv import CsvDescriptors, write_descriptors
 from doap.evaluation.hpatches_figure import draw_hpatches
 from doap.evaluation.hpatches_tables import hpatches_tables
 from doap.evaluation.result import Result
+from doap.networks.registry import DEFAULT_MODEL
 from doap.patches.source import Progress
 
-EXAMPLE = "Example: doap eval hpatches --data hpatches/ --split a --models doap-demo-128 rootsift --json scores.json"
+EXAMPLE = f"Example: doap eval hpatches --data hpatches/ --split a --models {DEFAULT_MODEL} rootsift --json scores.json"
 
 
 def hpatches(

@@ -26,8 +26,9 @@ from doap.evaluation.oxford_figure import draw_oxford
 from doap.evaluation.pair_tables import compare_all, oxford_tables
 from doap.evaluation.pairs import PairReader
 from doap.evaluation.result import Result
+from doap.networks.registry import DEFAULT_MODEL
 
-EXAMPLE = "Example: doap eval oxford --data oxford/ --models doap-demo-128 sift rootsift --figure oxford.png"
+EXAMPLE = f"Example: doap eval oxford --data oxford/ --models {DEFAULT_MODEL} sift rootsift --figure oxford.png"
 
 
 def oxford(

@@ -29,8 +29,11 @@ from doap.evaluation.pair_tables import compare_all, pairs_tables
 from doap.evaluation.pairs import PairReader, find_pairs
 from doap.evaluation.pairs_figure import draw_pair, draw_pairs
 from doap.evaluation.result import Result
+from doap.networks.registry import DEFAULT_MODEL
 
-EXAMPLE = "Example: doap eval pairs --data my-pairs/ --models doap-demo-128 sift --json scores.json --pictures matches/"
+EXAMPLE = (
+    f"Example: doap eval pairs --data my-pairs/ --models {DEFAULT_MODEL} sift --json scores.json --pictures matches/"
+)
 
 
 def pairs(

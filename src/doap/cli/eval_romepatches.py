@@ -22,8 +22,11 @@ from doap.cli.eval_options import (
 from doap.evaluation.romepatches import RULE, evaluate, open_halves
 from doap.evaluation.romepatches_figure import draw_romepatches
 from doap.evaluation.romepatches_table import romepatches_table
+from doap.networks.registry import DEFAULT_MODEL
 
-EXAMPLE = "Example: doap eval romepatches --data data/romepatches --models doap-demo-128 sift --json romepatches.json"
+EXAMPLE = (
+    f"Example: doap eval romepatches --data data/romepatches --models {DEFAULT_MODEL} sift --json romepatches.json"
+)
 
 
 def romepatches(

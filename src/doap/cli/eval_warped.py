@@ -22,9 +22,10 @@ from doap.errors import DoapError
 from doap.evaluation import warped as benchmark
 from doap.evaluation.figures import draw_bars
 from doap.evaluation.result import Result
+from doap.networks.registry import DEFAULT_MODEL
 from doap.photos.images import find_photos, read_grey
 
-EXAMPLE = "Example: doap eval warped --data photos/ --models doap-demo-128 sift rootsift --json scores.json"
+EXAMPLE = f"Example: doap eval warped --data photos/ --models {DEFAULT_MODEL} sift rootsift --json scores.json"
 
 
 def warped(

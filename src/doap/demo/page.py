@@ -64,6 +64,7 @@ def _html(study: Study, seconds: float) -> str:
 
 <h2>Matching photos never trained on</h2>
 {_table(study)}
+<p>{html.escape(_whence(study))}</p>
 <figure><img src="scores.png" alt="mAP of each descriptor"><figcaption>
 {len(study.pairs)} pairs: each of {len(photos.HELD_OUT)} held-out photos ({_names(photos.HELD_OUT)}) against {COPIES}
 copies of itself under known homographies (turned up to 45°, zoomed 0.6 to 1.25, tilted) and light changes. Up to
@@ -73,7 +74,8 @@ average. Each keypoint proposes its nearest neighbour; AP over the proposals ran
 
 <h2>One real pair</h2>
 <figure><img src="matches.png" alt="verified matches"><figcaption>
-A stereo pair that was never trained on: {len(matches)} mutual nearest neighbours,
+A stereo pair that was never trained on, matched by {html.escape(study.stereo_features[0].model)}, which ships:
+{len(matches)} mutual nearest neighbours,
 {int(matches.inliers.sum())} of them on one epipolar geometry.</figcaption></figure>
 
 <h2>What a query ranks first, before and after</h2>
@@ -104,12 +106,19 @@ Groups of the training set: a point seen plainly, and under jittered views. Fram
 
 
 def _table(study: Study) -> str:
+    ours = {*RECIPES, *study.shipped}
     rows = "".join(
-        f"<tr{' class=ours' if row['descriptor'] in RECIPES else ''}><td>{html.escape(str(row['descriptor']))}</td>"
+        f"<tr{' class=ours' if row['descriptor'] in ours else ''}><td>{html.escape(str(row['descriptor']))}</td>"
         f"<td>{row['mAP']:.1f}</td><td>{row['right neighbours']:.1f}</td><td>{row['bytes']}</td></tr>"
         for row in warped.summarise(study.scores)
     )
     return f"<table><tr><th>descriptor</th><th>mAP %</th><th>right neighbours %</th><th>bytes</th></tr>{rows}</table>"
+
+
+def _whence(study: Study) -> str:
+    """Which rows of the table were trained by the demo, and which were not."""
+    here = f"Trained just now: {', '.join(RECIPES)}."
+    return f"{here} Shipped with doap: {', '.join(study.shipped)}." if study.shipped else here
 
 
 def _some_groups(study: Study, count: int = 6) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

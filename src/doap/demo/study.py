@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from doap.demo import photos
 from doap.evaluation import warped
 from doap.evaluation.baselines.sift import Sift
+from doap.evaluation.cache import DescriptorCache
+from doap.evaluation.contenders import open_contenders
 from doap.evaluation.warped import Pair, Score
 from doap.features import Features, FrameDescriber, Matches, PatchDescriber, detect_and_describe, match
 from doap.networks import registry
@@ -77,6 +79,7 @@ class Study:
 
     patches: PatchSet
     runs: dict[str, Path]
+    shipped: list[str]
     scores: list[Score]
     pairs: list[Pair]
     example: Example
@@ -88,7 +91,7 @@ class Study:
 def run_study(folder: Path, progress: Progress) -> Study:
     """Run the whole demo into a folder; what an earlier demo left there is replaced."""
     runs = {name: folder / name for name in RECIPES}
-    for old in (folder / "patches", *runs.values()):
+    for old in (folder / "patches", folder / "descriptors", *runs.values()):
         shutil.rmtree(old, ignore_errors=True)
     patches = _cut(folder / "patches", progress)
     untrained = {name: _untrained(name, recipe, patches) for name, recipe in RECIPES.items()}
@@ -96,16 +99,18 @@ def run_study(folder: Path, progress: Progress) -> Study:
     for name, recipe in RECIPES.items():
         progress.begin(f"training {name} ({recipe.kind})")
         trained[name] = train(recipe, patches, runs[name], name, source=Source(DATA), progress=progress.training)
-    pairs, scores = _judge([*trained.values(), *untrained.values()], progress)
+    shipped = [name for name in registry.list_models() if name not in RECIPES]
+    pairs, scores = _judge([*trained.values(), *untrained.values()], shipped, folder / "descriptors", progress)
     for name, descriptor in trained.items():
         path = runs[name] / "weights.safetensors"
         registry.save(descriptor, path, RECIPES[name].architecture, _origin(name, scores))
     real = next(iter(RECIPES))
     stereo = read_grey(photos.STEREO[0]), read_grey(photos.STEREO[1])
-    features = detect_and_describe(stereo[0], trained[real]), detect_and_describe(stereo[1], trained[real])
+    default = registry.load(registry.DEFAULT_MODEL)
+    features = detect_and_describe(stereo[0], default), detect_and_describe(stereo[1], default)
     before_after = {"before": untrained[real], "after": trained[real]}
     example = _rank(pairs[0], before_after)
-    return Study(patches, runs, scores, pairs, example, stereo, features, match(*features))
+    return Study(patches, runs, shipped, scores, pairs, example, stereo, features, match(*features))
 
 
 def _cut(path: Path, progress: Progress) -> PatchSet:
@@ -132,7 +137,10 @@ def _untrained(name: str, recipe: Recipe, patches: PatchSet) -> Descriptor:
     return Descriptor(network.eval(), recipe.kind, patches.extent, f"{name} untrained")
 
 
-def _judge(models: list[Descriptor], progress: Progress) -> tuple[list[Pair], list[Score]]:
+def _judge(
+    models: list[Descriptor], shipped: list[str], kept: Path, progress: Progress
+) -> tuple[list[Pair], list[Score]]:
+    """Match held-out photos with models, with shipped ones by name, and with SIFT; `kept` is for descriptors."""
     progress.begin("matching photos never trained on")
     pairs = [
         pair
@@ -141,6 +149,8 @@ def _judge(models: list[Descriptor], progress: Progress) -> tuple[list[Pair], li
     ]
     describers: list[FrameDescriber] = [PatchDescriber(model) for model in models]
     describers += [Sift(), Sift(root=True)]
+    if shipped:  # of the paper's width: each photo is described once, and in the fastest mode
+        describers += open_contenders(shipped, cache=DescriptorCache(kept), detector=warped.DETECTOR)
     return pairs, warped.evaluate(pairs, describers, progress.counting(len(pairs) * len(describers)))
 
 
