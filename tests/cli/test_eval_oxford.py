@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from doap import load
 from small_pairs import write_sequence
 
 MODELS = ("sift", "rootsift", "doap-demo-256b")
@@ -58,7 +59,7 @@ def test_each_at_its_own_extent(doap, sequences: Path, tmp_path: Path) -> None: 
     assert status == 0
     about = json.loads((tmp_path / "o.json").read_text())["contenders"]
     assert [each["in_image"] for each in about] == [True, False]
-    assert about[1]["extent"] == 12
+    assert about[1]["extent"] == load("doap-demo-256b").extent_for("dog")
     assert "5 pairs resampled" in shown  # one sequence: its pairs are resampled
 
 

@@ -29,7 +29,8 @@ def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -
     found = judge.average_precision(load(name))
     assert list(found) == ["pairs", "pairs at own", "pairs at 4.0"]
     for extent, called in ((None, "pairs at own"), (4.0, "pairs at 4.0")):
-        (contender,) = open_contenders([name], extent=extent, cache=DescriptorCache(tmp_path / "cache"))
+        cache = DescriptorCache(tmp_path / "cache")
+        (contender,) = open_contenders([name], extent=extent, cache=cache, detector="dog")
         reader = PairReader("dog", 150)
         expected = [score(reader.open(files), contender)["ap"] for files in find_pairs(folder)]
         assert found[called] == pytest.approx(np.mean(expected), abs=1e-6)
