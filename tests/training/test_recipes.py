@@ -51,19 +51,22 @@ PEERS: dict[str, dict[str, Any]] = {
     "fastap": {**PAIRS, "objective": "fastap", "views": None},
     "triplet": {**PAIRS, "objective": "triplet"},
 }
+# Beyond the paper: a large frame set.
+FRAMES = {"list_size": 4096, "sampling": "pools", "views": 4, "zoom": 2, "matching": 2, "held_out": 0.1, "lr": 1}
+TAUGHT = {"network": "tiny", "teacher": "doap-128", "epochs": 6}
+OURS: dict[str, dict[str, Any]] = {
+    "frames-real": {**REAL, "epochs": 7},
+    "frames-binary": {**BINARY, "epochs": 7},
+    "frames-st-real": {**REAL, "transformer": True, "epochs": 3},
+    "frames-st-binary": {**BINARY, "transformer": True, "epochs": 3},
+    "frames-tiny-real": {**REAL, **TAUGHT},
+    "frames-tiny-binary": {**BINARY, **TAUGHT},
+}
 TABLE = {
     **PAPER,
     **{f"phototour-{name}": {**PHOTOTOUR, "kind": "real", **values} for name, values in PEERS.items()},
     **{f"hpatches-{name}": {**HPATCHES, "kind": "real", **values} for name, values in PEERS.items()},
-    **{
-        name: {**kind, "list_size": 4096, "sampling": "pools", "views": 4, "lr": 0.5, "epochs": 4, "held_out": 0.1}
-        for name, kind in {
-            "frames-real": REAL,
-            "frames-binary": BINARY,
-            "frames-st-real": {**REAL, "transformer": True},
-            "frames-st-binary": {**BINARY, "transformer": True},
-        }.items()
-    },
+    **{name: {**FRAMES, **values} for name, values in OURS.items()},
     "photos-real": {**REAL, "pooled": 1, "epochs": 20, "lr": 0.1},
     "photos-binary": {**BINARY, "pooled": 1, "epochs": 20, "lr": 0.1},
 }

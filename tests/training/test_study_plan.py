@@ -8,7 +8,7 @@ from doap.training.study_plan import list_studies, read_study
 
 FILE = """
 recipe: frames-real
-settings: {pooled: 0, epochs: 2}
+settings: {matching: 0, epochs: 2}
 seeds: [4, 7]
 tune: {lr: [0.1, 1]}
 runs:
@@ -22,7 +22,7 @@ def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path)
     (tmp_path / "s.yaml").write_text(FILE)
     study = read_study(tmp_path / "s.yaml", ["dropout=0.2"])
     assert study.seeds == [4, 7]
-    shared = ["pooled=0", "epochs=2", "dropout=0.2"]
+    shared = ["matching=0", "epochs=2", "dropout=0.2"]
     assert study.lists == read_recipe("frames-real", shared)
     hardnet = [*shared, "objective=hardnet", "epochs=3"]
     assert study.runs == {
@@ -70,15 +70,17 @@ def test_every_study_that_ships_can_be_read(name: str) -> None:
     assert read_study(name).runs
 
 
-def test_objectives_are_compared_on_the_same_batches_at_the_same_rates() -> None:
+def test_objectives_are_compared_on_the_same_batches_at_as_many_rates() -> None:
     study = read_study("objectives")
     assert {next(iter(tries.values())).objective for tries in study.runs.values()} == {
         "ap", "hardnet", "hardnet-gor", "sosnet", "hynet", "l2net", "fastap", "smooth-ap", "triplet",
     }  # fmt: skip
-    pooled = {run: {recipe.pooled for recipe in tries.values()} for run, tries in study.runs.items()}
-    assert pooled == {run: {1.0 if run == "ap-pooled" else 0.0} for run in study.runs}
-    rates = {tuple(recipe.lr for recipe in tries.values()) for tries in study.runs.values()}
-    assert len(rates) == 1
-    blind = {"objective": "ap", "pooled": 0.0, "lr": 0.1}
+    for key, weight in (("pooled", 1.0), ("matching", 2.0)):
+        found = {run: {getattr(recipe, key) for recipe in tries.values()} for run, tries in study.runs.items()}
+        assert found == {run: {weight if run == f"ap-{key}" else 0.0} for run in study.runs}
+    rates = [[recipe.lr for recipe in tries.values()] for tries in study.runs.values()]
+    assert {len(each) for each in rates} == {3}
+    assert all(9 <= each[2] / each[0] <= 10.01 for each in rates)  # as wide a range for each
+    blind = {"objective": "ap", "pooled": 0.0, "matching": 0.0, "lr": 0.1}
     alike = {recipe.model_copy(update=blind).to_yaml() for tries in study.runs.values() for recipe in tries.values()}
     assert alike == {study.lists.model_copy(update=blind).to_yaml()}

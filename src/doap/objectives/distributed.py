@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from doap.objectives.fused import fused_histograms
 from doap.objectives.lists import IgnoreTable, check_labels, check_matches
-from doap.objectives.loss import AveragePrecisionLoss
+from doap.objectives.loss import AveragePrecisionLoss, Batch
 
 
 class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
@@ -42,14 +42,12 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
             pools = _gather(pools.to(outputs.device), _sizes(pools, outputs.device))
         return super().forward(outputs, groups, ignore, pools)
 
-    def histograms(
-        self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """The histograms h⁺ and h of every query of the union, each (M, bins + 1)."""
+    def _check(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None) -> Batch:
+        """The union of all ranks' batches."""
         if isinstance(ignore, Tensor):
             raise ValueError("an ignore mask does not span processes: give an IgnoreTable")
         check_labels("groups", groups, len(outputs))
-        return super().histograms(*_union(outputs, groups, ignore))
+        return super()._check(*_union(outputs, groups, ignore))
 
     def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (a rank's own need not match)
         check_matches(matches.sum(1) > 0)

@@ -1,4 +1,6 @@
-"""The objective to train with: one minus Average Precision, of each query and of pooled lists."""
+"""The objective to train with: one minus Average Precision, of each query, of pooled lists and of matching."""
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -6,6 +8,15 @@ from torch import Tensor, nn
 from doap.objectives.average_precision import dense_histograms, pool, relaxed_average_precision, relaxed_descriptors
 from doap.objectives.fused import fused_histograms
 from doap.objectives.lists import IgnoreTable, Kind, check_batch, check_labels, check_matches
+from doap.objectives.matching import matching_precision
+
+
+class Batch(NamedTuple):
+    """A checked batch: (M, d) unit vectors or relaxed bits, their (M,) groups, and what to leave out."""
+
+    descriptors: Tensor
+    groups: Tensor
+    ignore: IgnoreTable | Tensor | None
 
 
 class AveragePrecisionLoss(nn.Module):
@@ -19,15 +30,17 @@ class AveragePrecisionLoss(nn.Module):
         h⁺_k(p) = Σ_{q ∈ p} h⁺_k(q),   h_k(p) = Σ_{q ∈ p} h_k(q)
         AP(p) = 1/N⁺(p) Σ_k h⁺_k(p) (H⁺_{k-1}(p) + H⁺_k(p) + 1) / (H_{k-1}(p) + H_k(p) + 1)
 
-        loss = 1 - mean_{q: S⁺ ≠ ∅} AP(q) + pooled · (1 - mean_{p: N⁺(p) > 0} AP(p))
+        loss = 1 - mean_{q: S⁺ ≠ ∅} AP(q) + pooled · (1 - mean_{p: N⁺(p) > 0} AP(p)) + matching · (1 - AP_m)
 
-    where N⁺(p) is how many pairs of the pool match.
+    where N⁺(p) is how many pairs of the pool match. AP_m, the AP of matching, serves the same end with one list of
+    all matches and nearest non-matches: see `matching`.
 
     Args:
         kind: "real" (L2-normalised, Euclidean) or "binary" (tanh, Hamming).
         bins: b, the number of bin intervals. By default 25 for real-valued descriptors, and the number
             of bits, one bin an integer distance, for binary ones: the paper's choices.
         pooled: weight of the pooled lists.
+        matching: weight of the list of matching.
 
     Example:
         >>> import torch
@@ -39,17 +52,19 @@ class AveragePrecisionLoss(nn.Module):
         True
     """
 
-    def __init__(self, kind: Kind, bins: int | None = None, pooled: float = 0.0) -> None:
+    def __init__(self, kind: Kind, bins: int | None = None, pooled: float = 0.0, matching: float = 0.0) -> None:
         super().__init__()
         if kind not in ("real", "binary"):
             raise ValueError(f'kind is "real" or "binary", not {kind!r}')
         if bins is not None and bins < 1:
             raise ValueError(f"bins must be at least 1, not {bins}")
-        if not 0 <= pooled < float("inf"):
-            raise ValueError(f"pooled is a weight, 0 or more, not {pooled}")
+        for name, weight in (("pooled", pooled), ("matching", matching)):
+            if not 0 <= weight < float("inf"):
+                raise ValueError(f"{name} is a weight, 0 or more, not {weight}")
         self.kind: Kind = kind
         self.bins = bins
         self.pooled = pooled
+        self.matching = matching
 
     def forward(
         self,
@@ -69,14 +84,19 @@ class AveragePrecisionLoss(nn.Module):
                 are never ignored.
             pools: (M,) integer pool of each query, such as its photo or sequence; by default all are one pool.
         """
-        matches, ranked = self.histograms(outputs, groups, ignore)
-        self._require_a_match(groups, matches)
+        batch = self._check(outputs, groups, ignore)
+        matches, ranked = self._histograms(batch)
+        self._require_a_match(batch.groups, matches)
         loss = 1 - _mean_precision(matches, ranked)
         if self.pooled:
             if pools is not None:
                 check_labels("pools", pools, len(matches))
                 pools = pools.to(matches.device)
             loss = loss + self.pooled * (1 - _mean_precision(pool(matches, pools), pool(ranked, pools)))
+        if self.matching:
+            bins = self._bins(batch.descriptors)
+            precision = matching_precision(batch.descriptors, batch.groups, self.kind, bins, batch.ignore)
+            loss = loss + self.matching * (1 - precision)
         return loss
 
     def average_precisions(
@@ -90,18 +110,29 @@ class AveragePrecisionLoss(nn.Module):
         self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The histograms h⁺ and h of every query, each (M, bins + 1)."""
+        return self._histograms(self._check(outputs, groups, ignore))
+
+    def _check(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None) -> Batch:
+        """The batch, with what to ignore on the device of its descriptors."""
         check_batch(outputs, groups)
-        descriptors = relaxed_descriptors(outputs, self.kind)
-        bins = self.bins or (25 if self.kind == "real" else outputs.shape[1])
-        groups = groups.to(torch.int64)
+        descriptors, groups = relaxed_descriptors(outputs, self.kind), groups.to(torch.int64)
         if isinstance(ignore, Tensor):
             if ignore.shape != (len(groups), len(groups)) or ignore.dtype != torch.bool:
                 raise ValueError(f"an ignore mask must be (M, M) bool, not {tuple(ignore.shape)} {ignore.dtype}")
-            mask = ignore.to(outputs.device)
-            return dense_histograms(descriptors, groups.to(outputs.device), self.kind, bins, mask)
+            return Batch(descriptors, groups, ignore.to(outputs.device))
         if ignore is not None:
             ignore.check(len(groups))
             ignore = IgnoreTable(ignore.labels.to(outputs.device, torch.int64), ignore.table.to(outputs.device))
+        return Batch(descriptors, groups, ignore)
+
+    def _bins(self, descriptors: Tensor) -> int:
+        return self.bins or (25 if self.kind == "real" else descriptors.shape[1])
+
+    def _histograms(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        descriptors, groups, ignore = batch
+        bins = self._bins(descriptors)
+        if isinstance(ignore, Tensor):
+            return dense_histograms(descriptors, groups.to(descriptors.device), self.kind, bins, ignore)
         return self._fused(descriptors, groups, bins, ignore)
 
     def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (of all processes: below)

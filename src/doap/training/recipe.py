@@ -39,6 +39,9 @@ class Recipe(Architecture):
     pooled: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
     teacher: str | None = Field(default=None, description="a trained model to follow as well, by its name or path")
     distil: float = Field(default=1.0, gt=0, description="weight of following the teacher")
+    matching: float = Field(
+        default=0.0, ge=0, description="weight of the AP of all queries' matches and nearest non-matches in one list"
+    )
     # The descent.
     epochs: int = Field(default=100, gt=0)
     lr: float = Field(default=0.1, gt=0, description="learning rate at M = 1,024; scaled linearly with M")
@@ -54,7 +57,7 @@ class Recipe(Architecture):
         description="decay of the weights' moving average, which is kept in their place; 0: none",
     )
     # How it is run.
-    held_out: float = Field(default=0.0, ge=0, lt=1, description="share of the sequences kept for validation")
+    held_out: float = Field(default=0.0, ge=0, lt=1, description="share of the scenes kept for validation")
     chunk: int | None = Field(
         default=None, ge=4, description="patches the network sees at once; longer lists are worked off in parts"
     )
@@ -72,8 +75,8 @@ class Recipe(Architecture):
         if self.objective != "ap":
             if self.kind == "binary":
                 raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
-            if self.pooled:
-                raise ValueError(f"pooled lists belong to objective ap, not {self.objective}")
+            if self.pooled or self.matching:
+                raise ValueError(f"pooled lists and that of matching belong to objective ap, not {self.objective}")
         return self
 
     @property

@@ -88,7 +88,7 @@ def train(
         device: "cpu" or "cuda".
         devices: how many processes share the work, each with a device of its own. More than one needs a
             program that can be started again as it was: a script or a command, not a notebook.
-        validation: judged by exact AP after every epoch; by default the share of the data's sequences that
+        validation: judged by exact AP after every epoch; by default the share of the data's scenes that
             the recipe holds out, and none if that is 0.
         progress: called when news of the training comes in.
         sources: where the data may be loaded already; trainings that share one load a set once.
