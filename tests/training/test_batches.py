@@ -7,6 +7,7 @@ from doap.patches.assemble import frames_of_photos
 from doap.patches.pool_sampling import PoolBatches, SequencePairs
 from doap.patches.resident import PatchSource
 from doap.patches.sampling import EveryGroupFirst, GroupBatches
+from doap.patches.source_sampling import SourceBatches
 from doap.photos.frames import detect_dog
 from doap.training.batches import Batches, make_sampler
 from doap.training.recipe import Recipe
@@ -43,6 +44,17 @@ def test_a_recipe_names_its_sampler(patches: PatchSet, settings: dict[str, objec
     assert np.bincount(batch.groups)[np.unique(batch.groups)].tolist() == [recipe.views or 4] * (
         64 // (recipe.views or 4)
     )
+
+
+def test_shares_are_of_a_frame_sets_sources(frames: FrameSet, patches: PatchSet) -> None:
+    recipe = Recipe(list_size=32, sampling="pools", views=2, per_pool=8, shares={"views": 1})
+    assert isinstance(make_sampler(frames, recipe), SourceBatches)
+    batch = next(Batches(frames, recipe, "cpu", 32).draw(0))
+    assert len(batch.pixels) == 32
+    with pytest.raises(DoapError, match="0 sequences have 8 groups of tracks"):
+        make_sampler(frames, recipe.model_copy(update={"shares": {"tracks": 1.0}}))
+    with pytest.raises(DoapError, match="a patch set does not know them"):
+        make_sampler(patches, recipe)
 
 
 def test_batches_are_the_patches_their_groups_and_what_to_ignore(patches: PatchSet) -> None:

@@ -17,7 +17,7 @@ On disk a frame set is a folder:
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,8 @@ SHARD_BYTES = 32 << 20
 
 # How a group was found: one frame of one photo, to be seen under jittered views; the same frame in pictures of a
 # fixed view; or a point tracked through overlapping photos.
-SOURCES = ("views", "fixed", "tracks")
+Source = Literal["views", "fixed", "tracks"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 Encoded = NDArray[np.uint8]
 

@@ -10,11 +10,13 @@ from torch import Tensor
 from doap.errors import DoapError
 from doap.objectives.lists import IgnoreTable
 from doap.patches.augment import draw_symmetries, draw_zooms, flip_and_turn
+from doap.patches.frameset import FrameSet
 from doap.patches.grouping import Grouping, Ids
 from doap.patches.ignoring import OverlapTables
 from doap.patches.label_mining import MinedLabels
 from doap.patches.pool_sampling import PoolBatches, SequencePairs
 from doap.patches.sampling import EveryGroupFirst, GroupBatches, Sampler, share
+from doap.patches.source_sampling import SourceBatches
 from doap.training.recipe import Recipe
 from doap.training.sources import Data, Sources
 
@@ -126,7 +128,12 @@ def make_sampler(data: Grouping, recipe: Recipe) -> Sampler:
     if recipe.sampling == "pools":
         if views is None:
             raise DoapError("sampling=pools needs views, how many patches a group gives, for example views=4")
-        return PoolBatches(data, max(1, size // (views * recipe.per_pool)), recipe.per_pool, seed, views)
+        pools = max(1, size // (views * recipe.per_pool))
+        if recipe.shares is None:
+            return PoolBatches(data, pools, recipe.per_pool, seed, views)
+        if not isinstance(data, FrameSet):
+            raise DoapError("shares are of the sources of a frame set; a patch set does not know them")
+        return SourceBatches(data, pools, recipe.per_pool, seed, views, recipe.shares)
     if recipe.sampling == "every-group-first":
         return EveryGroupFirst(data, size, seed, views)
     if recipe.sampling == "sequence-pairs":

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
 from doap.errors import DoapError
 from doap.networks.architecture import Architecture
 from doap.objectives import Kind
+from doap.patches.frameset import Source
 
 Objective = Literal["ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet"]
 EPOCHS_A_STEP = 10
@@ -28,6 +29,11 @@ class Recipe(Architecture):
     )
     views: int | None = Field(default=None, ge=2, description="patches each group gives; all it has by default")
     per_pool: int = Field(default=64, gt=0, description="groups from each sequence, where sampling is pools")
+    shares: dict[Source, PositiveFloat] | None = Field(
+        default=None,
+        min_length=1,
+        description="of the pools of a batch, by source; of frame sets; as they come by default",
+    )
     augment: bool = Field(default=False, description="flip and turn the patches of a group, all alike")
     zoom: float = Field(
         default=0.0, ge=0, le=4, description="octaves by which groups are seen closer, at most; of frame sets alone"
@@ -70,6 +76,8 @@ class Recipe(Architecture):
     @model_validator(mode="after")
     def _trains(self) -> Self:
         """Refuse what does not go together."""
+        if self.shares and self.sampling != "pools":
+            raise ValueError(f"shares are of pools: they need sampling=pools, not {self.sampling}")
         if self.kind == "binary" and self.dimensions % 8:
             raise ValueError(f"bits come in bytes: dimensions must be a multiple of 8, not {self.dimensions}")
         if self.objective != "ap":

@@ -24,6 +24,8 @@ CHUNK = 512
 class Validation:
     """Lists of 2,048 patches, or as long as what is held out allows, drawn once as the recipe draws its own.
 
+    Of a frame set's sources they have what the set has: shares are a matter of training.
+
     Args:
         data: scenes that are not trained on.
         recipe: how lists are drawn.
@@ -35,7 +37,7 @@ class Validation:
     def __init__(
         self, data: Data, recipe: Recipe, device: torch.device, size: int, sources: Sources | None = None
     ) -> None:
-        drawn = recipe.model_copy(update={"list_size": min(LIST_SIZE, _longest(data, recipe))})
+        drawn = recipe.model_copy(update={"list_size": min(LIST_SIZE, _longest(data, recipe)), "shares": None})
         batches = Batches(data, drawn, device, size, sources=sources)
         self._lists: list[Batch] = []
         epoch = 0
