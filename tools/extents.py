@@ -3,8 +3,8 @@
     python tools/extents.py --pairs pairs/aside -o docs/results/extents.json          # all models that ship
     python tools/extents.py doap-128 doap-256b --pairs pairs/aside -o extents.json --device cuda
 
-The pairs choose the extents, so they must be none that anything is tested on. What `doap eval pairs` reads is read;
-pairs known by labelled points are left out. The grid goes by √2.
+The pairs choose the extents, so they must be none that anything is tested on. What `doap eval pairs` reads is read.
+Right matches of pairs known by labelled points are measured beside AP, but AP decides. The grid goes by √2.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from doap.networks.fast import fastest
 from doap.networks.registry import Card, find_card, find_weights, load, write_card
 
 DETECTORS = ("dog", "harris-affine")
-EXTENTS = (3.0, 4.5, 6.0, 8.5, 12.0, 17.0)
+EXTENTS = (3.0, 4.5, 6.0, 8.5, 12.0, 17.0, 24.0)
 FIGURE = "AP % on validation pairs"  # how the figures on a card begin that are written here
 
 
@@ -41,8 +41,9 @@ def measure(models: dict[str, Descriptor], pairs: Path, keypoints: int, device: 
             bar.update(task, description=f"{detector}: judging", completed=0, total=len(EXTENTS) * len(models))
             for name, model in quick.items():
                 for extent in EXTENTS:
-                    ap = round(judge.at(model, extent), 2)
-                    scores.append({"descriptor": name, "detector": detector, "extent": extent, "ap": ap})
+                    ap, right = judge.at(model, extent)
+                    scores.append({"descriptor": name, "detector": detector, "extent": extent, "ap": round(ap, 2),
+                                   "right": None if right is None else round(right, 2)})  # fmt: skip
                     bar.advance(task)
     return scores, count
 

@@ -59,7 +59,7 @@ def test_a_study_is_trained_judged_shown_and_drawn(doap, sets: Path) -> None:  #
     aside, lists = FrameSet.open(sets / "aside"), read_study(sets / "study.yaml").lists
     for row in rows[2:4]:
         model = load(sets / "runs" / f"{row['run']},seed=0" / "weights.safetensors")
-        assert float(row["pairs"]) == pytest.approx(judge.average_precision(model)["pairs"], abs=1e-6)
+        assert float(row["pairs"]) == pytest.approx(judge.measure(model)["pairs"], abs=1e-6)
         drawn = Validation(aside, lists.model_copy(update={"kind": model.kind}), "cpu", 32)
         assert float(row["lists"]) == pytest.approx(100 * drawn.average_precision(model.network), abs=1e-6)
     content = json.loads((sets / "runs" / "study.json").read_text())

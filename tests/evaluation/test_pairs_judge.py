@@ -26,7 +26,7 @@ def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -
     told: list[tuple[int, int]] = []
     judge = PairsJudge(folder, "dog", 150, [None, 4.0], progress=lambda *done: told.append(done))
     assert told == [(number, 6) for number in range(1, 7)]
-    found = judge.average_precision(load(name))
+    found = judge.measure(load(name))
     assert list(found) == ["pairs", "pairs at own", "pairs at 4.0"]
     for extent, called in ((None, "pairs at own"), (4.0, "pairs at 4.0")):
         cache = DescriptorCache(tmp_path / "cache")
@@ -41,7 +41,8 @@ def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -
 def test_a_models_own_extent_is_that_of_the_detector(folder: Path, tmp_path: Path) -> None:
     model = load(with_extents(tmp_path / "mine.safetensors", dog=4.0))
     judge = PairsJudge(folder, "dog", 150)
-    assert judge.at(model, None) == judge.at(model, 4.0) < judge.at(model, 12.0) - 1
+    assert judge.at(model, None) == judge.at(model, 4.0)
+    assert judge.at(model, 4.0).ap < judge.at(model, 12.0).ap - 1
 
 
 def test_patches_are_cut_once_for_all_models_and_images_described_once(
@@ -51,17 +52,23 @@ def test_patches_are_cut_once_for_all_models_and_images_described_once(
     extract = module.extract_patches
     monkeypatch.setattr(module, "extract_patches", lambda *given: cuts.append(1) or extract(*given))
     judge = PairsJudge(folder, "dog", 50)
-    first = judge.average_precision(load("doap-demo-128"))
+    first = judge.measure(load("doap-demo-128"))
     assert list(first) == ["pairs"]
     assert len(cuts) == 8  # six images of the sequence, two of the pair
-    assert judge.average_precision(load("doap-demo-128")) == first
-    judge.average_precision(load("doap-demo-256b"))
+    assert judge.measure(load("doap-demo-128")) == first
+    judge.measure(load("doap-demo-256b"))
     assert len(cuts) == 8
 
 
-def test_pairs_without_a_homography_are_left_out(folder: Path, tmp_path: Path) -> None:
+def test_pairs_without_a_homography_are_judged_by_right_matches(folder: Path, tmp_path: Path) -> None:
+    plain = PairsJudge(folder, "dog", 50).measure(load("doap-demo-128"))
     write_pair(folder / "c", 1, "points.csv")
-    assert len(PairsJudge(folder, "dog", 50).pairs) == 6
+    judge = PairsJudge(folder, "dog", 50)
+    assert (len(judge.pairs), len(judge.labelled)) == (6, 1)
+    found = judge.measure(load("doap-demo-128"))
+    (contender,) = open_contenders(["doap-demo-128"], cache=DescriptorCache(tmp_path / "cache"), detector="dog")
+    assert found == {**plain, "right": pytest.approx(score(judge.labelled[0], contender)["right within 3 px"])}
+    assert 0 < found["right"] <= 100
     write_pair(tmp_path / "labelled" / "c", 1, "points.csv")
     with pytest.raises(DoapError, match="all pairs are known by labelled points; AP takes a homography") as caught:
         PairsJudge(tmp_path / "labelled", "dog", 50)

@@ -62,7 +62,8 @@ def study(
     images = None
     if pairs:
         images = _open_pairs(pairs, detector, keypoints, extents, chosen)
-        judged_by["pairs"] = {"data": str(pairs.absolute()), "count": len(images.pairs), "detector": detector,
+        judged_by["pairs"] = {"data": str(pairs.absolute()), "count": len(images.pairs),
+                              "labelled": len(images.labelled), "detector": detector,
                               "keypoints": keypoints, "extents": extents}  # fmt: skip
     say(f"training on {found}, judging on {aside}")
     title = f"{Path(file).stem}, trained on {data.resolve().name}, judged on {(pairs or validate).resolve().name}"
@@ -79,7 +80,7 @@ def study(
         lists = CommonLists(aside, planned.lists, chosen, series.sources)
 
         def judge(_run: Path, model: Descriptor) -> dict[str, float]:
-            on_images = images.average_precision(model) if images else {}
+            on_images = images.measure(model) if images else {}
             return {**on_images, "lists": 100 * lists.average_precision(model)}
 
         rows = run_study(planned, series, judge, judged_by, lambda rows: _show(rows, title, output))

@@ -1,26 +1,40 @@
-"""Mean AP over the image pairs of a folder, for many models: what does not hang on the model is done once."""
+"""What many models do on the image pairs of a folder: what does not hang on the model is done once."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from doap.errors import DoapError
-from doap.evaluation.image_pairs import ImagePair, View, pair_average_precision
+from doap.evaluation.image_pairs import RIGHT_PIXELS, ImagePair, View, pair_average_precision
 from doap.evaluation.pairs import PairReader, find_pairs
+from doap.matching.nearest import Descriptors, mutual_nearest
 from doap.networks.descriptor import Descriptor, describe
 from doap.networks.fast import fastest
 from doap.patches.source import Progress, no_progress
 from doap.photos.extract import extract_patches
 
 
+class Judged(NamedTuple):
+    """A model at one extent, in percent.
+
+    Attributes:
+        ap: mean over the pairs with a homography, as `doap eval pairs` has it.
+        right: of mutual matches, those within 3 pixels of the truth, mean over the pairs known by labelled points, of
+            which nobody knows how many right matches they have; None without such pairs.
+    """
+
+    ap: float
+    right: float | None
+
+
 class PairsJudge:
-    """Judges models by the AP that `doap eval pairs` has, and by nothing else of it.
+    """Judges models by AP on planar pairs and by right matches on others.
 
     Images are read, frames and their correspondences found at the start, and patches cut once a size and extent.
-    Pairs that are known by labelled points are left out: nobody knows how many right matches they have.
 
     Args:
         folder: of pairs, see `pairs`.
@@ -46,36 +60,48 @@ class PairsJudge:
         self.detector = detector
         self.extents = list(dict.fromkeys(extents))
         self.pairs: list[ImagePair] = []
-        reader = PairReader(detector, keypoints)
-        files = [each for each in find_pairs(folder) if each.is_planar]
-        if not files:
+        self.labelled: list[ImagePair] = []
+        reader, files = PairReader(detector, keypoints), find_pairs(folder)
+        if not any(each.is_planar for each in files):
             raise DoapError(f"{folder}: all pairs are known by labelled points; AP takes a homography")
         for number, each in enumerate(files, 1):
             pair = reader.open(each)
-            pair.partners  # noqa: B018 (found here, where progress is told)
-            self.pairs.append(pair)
+            if each.is_planar:
+                pair.partners  # noqa: B018 (found here, where progress is told)
+            (self.pairs if each.is_planar else self.labelled).append(pair)
             progress(number, len(files))
-        self._views = _different([view for pair in self.pairs for view in (pair.first, pair.second)])
+        self._views = _different([v for pair in [*self.pairs, *self.labelled] for v in (pair.first, pair.second)])
         self._cut: Callable[[int, float], NDArray[np.uint8]] = cache(
             lambda size, extent: np.concatenate(
                 [extract_patches(view.image, view.frames, size, extent, device) for view in self._views]
             )
         )
 
-    def average_precision(self, model: Descriptor) -> dict[str, float]:
-        """Mean AP in percent: under "pairs" the mean over the extents, then that at each, if there are several."""
+    def measure(self, model: Descriptor) -> dict[str, float]:
+        """Under "pairs" the AP, the mean over the extents, then that at each, if there are several; and "right"."""
         fast = fastest(model)
-        values = {extent: self.at(fast, extent) for extent in self.extents}
-        each = {f"pairs at {extent or 'own'}": value for extent, value in values.items()}
-        return {"pairs": float(np.mean(list(values.values()))), **(each if len(each) > 1 else {})}
+        found = {extent: self.at(fast, extent) for extent in self.extents}
+        measured = {"pairs": float(np.mean([judged.ap for judged in found.values()]))}
+        if len(found) > 1:
+            measured |= {f"pairs at {extent or 'own'}": judged.ap for extent, judged in found.items()}
+        right = [judged.right for judged in found.values() if judged.right is not None]
+        return measured | ({"right": float(np.mean(right))} if right else {})
 
-    def at(self, model: Descriptor, extent: float | None) -> float:
-        """Mean AP in percent of a model as it is, at one extent; None is its own for the detector."""
+    def at(self, model: Descriptor, extent: float | None) -> Judged:
+        """A model as it is, at one extent; None is its own for the detector."""
         described = describe(self._cut(model.input_size, extent or model.extent_for(self.detector)), model)
         ends = np.cumsum([len(view.frames) for view in self._views])
         of = dict(zip(map(id, self._views), np.split(described, ends[:-1]), strict=True))
-        found = [pair_average_precision(pair, of[id(pair.first)], of[id(pair.second)]) for pair in self.pairs]
-        return 100 * float(np.mean(found))
+        ap = [pair_average_precision(pair, of[id(pair.first)], of[id(pair.second)]) for pair in self.pairs]
+        right = [_right(pair, of[id(pair.first)], of[id(pair.second)]) for pair in self.labelled]
+        return Judged(100 * float(np.mean(ap)), 100 * float(np.mean(right)) if right else None)
+
+
+def _right(pair: ImagePair, first: Descriptors, second: Descriptors) -> float:
+    """The share of mutual matches that the truth does not contradict; mutual ones there always are."""
+    indices, _ = mutual_nearest(first, second)
+    points = pair.first.frames[indices[:, 0], :, 2], pair.second.frames[indices[:, 1], :, 2]
+    return float((pair.truth.errors(*points) <= RIGHT_PIXELS).mean())
 
 
 def _different(views: Sequence[View]) -> list[View]:

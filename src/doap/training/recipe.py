@@ -43,11 +43,11 @@ class Recipe(Architecture):
     objective: Objective = Field(default="ap", description="ap, or that of a peer")
     bins: int | None = Field(default=None, ge=1, description="b; by default 25 for real, one a bit for binary")
     pooled: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
-    teacher: str | None = Field(default=None, description="a trained model to follow as well, by its name or path")
-    distil: float = Field(default=1.0, gt=0, description="weight of following the teacher")
     matching: float = Field(
         default=0.0, ge=0, description="weight of the AP of all queries' matches and nearest non-matches in one list"
     )
+    teacher: str | None = Field(default=None, description="a trained model to follow as well, by its name or path")
+    distil: float = Field(default=1.0, gt=0, description="weight of following the teacher")
     # The descent.
     epochs: int = Field(default=100, gt=0)
     lr: float = Field(default=0.1, gt=0, description="learning rate at M = 1,024; scaled linearly with M")
