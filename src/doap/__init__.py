@@ -1,6 +1,6 @@
 """doap: local image descriptors, trained by optimising Average Precision directly.
 
-    model = doap.load("doap-demo-128")
+    model = doap.load("doap-128")
     a, b = (doap.detect_and_describe(path, model) for path in ("a.jpg", "b.jpg"))
     matches = doap.match(a, b)
 

@@ -11,7 +11,7 @@ from doap.features import detect_and_describe
 from doap.networks.registry import DEFAULT_MODEL, load
 from doap.photos.images import find_photos
 
-EXAMPLE = "Example: doap describe photos/ -o features/ --model doap-demo-256b"
+EXAMPLE = "Example: doap describe photos/ -o features/ --model doap-256b"
 
 
 def describe(

@@ -22,7 +22,7 @@ from doap.networks.peers import handcrafted, list_peers, read_published
 from doap.objectives import Kind
 from doap.photos.detectors import DETECTORS
 
-DEFAULT_MODEL = "doap-demo-128"
+DEFAULT_MODEL = "doap-128"
 SHIPPED = Path(__file__).parent.parent / "weights"
 
 
