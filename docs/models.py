@@ -79,6 +79,17 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _commands(keypoints: int) -> str:
+    """How photos become the sets that models are trained on, and the pairs that their extents are chosen by."""
+    lines = (
+        "doap data build photos -o sets/photos --frames",
+        "doap data split sets/photos --share 0.125 -o halves    # halves/train is what cards call sets/train",
+        "doap data pairs halves/aside -o pairs/aside",
+        f"python tools/extents.py --pairs pairs/aside -o docs/results/extents.json --keypoints {keypoints}",
+    )
+    return "\n".join(("```", *lines, "```"))
+
+
 def extents(result: Result, cards: dict[str, Card]) -> list[str]:
     """AP by extent: in words, as a figure, and a table a detector, the best of each model in bold."""
     for model in result.contenders:
@@ -87,9 +98,9 @@ def extents(result: Result, cards: dict[str, Card]) -> list[str]:
     settings = result.settings
     grid = settings["extents"]
     parts = [
-        f"Measured by `python tools/extents.py`: mean AP in percent over {settings['pairs']} image pairs with known "
-        f"homographies, up to {settings['keypoints']:,} keypoints an image. Their scenes were set aside for such "
-        "choices: nothing was trained on them, and nothing is tested on them.",
+        f"Mean AP in percent over {settings['pairs']} image pairs with known homographies. Their scenes were set aside "
+        "for such choices: nothing was trained on them, and nothing is tested on them.",
+        _commands(settings["keypoints"]),
         f"![AP by extent](images/{PICTURE.name})",
     ]
     for detector, curves in by_detector(result).items():
