@@ -2,7 +2,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -17,14 +16,6 @@ from doap.training.validation import Validation
 DECAY = 0.8
 RECIPE = Recipe(width=2, dimensions=16, list_size=64, epochs=3, lr=1.0, precision="fp32", averaging=DECAY)
 Weights = dict[str, torch.Tensor]
-
-
-@pytest.fixture
-def patches() -> PatchSet:
-    random = np.random.default_rng(0)
-    views = random.normal(128, 40, (120, 1, 32, 32)) + random.normal(0, 15, (120, 3, 32, 32))
-    pixels = np.clip(views, 0, 255).astype(np.uint8).reshape(-1, 32, 32)
-    return PatchSet([pixels], np.arange(360) // 3, np.arange(360) // 60)
 
 
 @pytest.fixture

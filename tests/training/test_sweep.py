@@ -20,14 +20,6 @@ SMALL = 'width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nlr: 1.0\nprecision:
 
 
 @pytest.fixture
-def patches() -> PatchSet:
-    random = np.random.default_rng(0)
-    views = random.normal(128, 40, (120, 1, 32, 32)) + random.normal(0, 15, (120, 3, 32, 32))
-    pixels = np.clip(views, 0, 255).astype(np.uint8).reshape(-1, 32, 32)
-    return PatchSet([pixels], np.arange(360) // 3, np.arange(360) // 60)
-
-
-@pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     (tmp_path / "r.yaml").write_text(SMALL)
     return tmp_path / "r.yaml"

@@ -1,6 +1,7 @@
 """What the verbs share: consoles, progress bars, choosing a device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from rich.console import Console
@@ -57,6 +58,17 @@ def training_bar() -> Progress:
         console=_bars,
         transient=True,
     )
+
+
+@contextmanager
+def series_bar() -> Iterator[tuple[Progress, Callable[[str, Status], None]]]:
+    """A bar for trainings one after another, and what to tell it: the name of a run, and how far it is."""
+    with training_bar() as bar:
+        task = bar.add_task("", total=1.0, news="")
+        yield (
+            bar,
+            lambda name, status: bar.update(task, description=name, completed=status.done, news=news(status)),
+        )
 
 
 def news(status: Status) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from doap.cli.console import choose_device, counting_bar, news, say, training_bar
+from doap.cli.console import choose_device, counting_bar, say, series_bar
 from doap.cli.data_show import open_with_bar
 from doap.cli.eval_options import Device, show_table
 from doap.cli.pair_options import Detector, Keypoints, check_detector, extent_from
@@ -67,15 +67,14 @@ def study(
                               "keypoints": keypoints, "extents": extents}  # fmt: skip
     say(f"training on {found}, judging on {aside}")
     title = f"{Path(file).stem}, trained on {data.resolve().name}, judged on {(pairs or validate).resolve().name}"
-    with training_bar() as bar:
-        task = bar.add_task("", total=1.0, news="")
+    with series_bar() as (_, tell):
         series = Series(
             found,
             output,
             Source(str(data.absolute()), validation=str(validate.absolute())),
             chosen,
             aside,
-            lambda name, status: bar.update(task, description=name, completed=status.done, news=news(status)),
+            tell,
         )
         lists = CommonLists(aside, planned.lists, chosen, series.sources)
 

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 from rich.progress import Progress
 
-from doap.cli.console import choose_device, counting_bar, news, say, training_bar
+from doap.cli.console import choose_device, counting_bar, say, series_bar
 from doap.cli.data_show import open_with_bar
 from doap.cli.train import draw_curves
 from doap.errors import DoapError
@@ -54,14 +54,13 @@ def sweep(
     found = open_with_bar(data)
     say(f"training {len(planned.recipes)} times on {found}")
     title = f"{recipe.stem} trained on {data.resolve().name}"
-    with training_bar() as bar:
-        task = bar.add_task("", total=1.0, news="")
+    with series_bar() as (bar, tell):
         series = Series(
             found,
             output,
             Source(str(data.absolute())),
             chosen,
-            progress=lambda name, status: bar.update(task, description=name, completed=status.done, news=news(status)),
+            progress=tell,
         )
         rows = run_sweep(
             planned,

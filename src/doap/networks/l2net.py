@@ -1,13 +1,13 @@
 """L2Net: seven convolution layers from a 32x32 patch to a descriptor (Tian et al., CVPR 2017)."""
 
-from torch import Tensor, nn
+from torch import nn
 
-from doap.networks.network import PatchNetwork, initialise, normalise
+from doap.networks.network import LayeredNetwork, initialise, layer
 
 INPUT_SIZE = 32
 
 
-class L2Net(PatchNetwork):
+class L2Net(LayeredNetwork):
     """The paper's network, without the centre-surround branch.
 
     Convolutions without bias, each followed by batch normalisation without learned scale or shift;
@@ -25,11 +25,7 @@ class L2Net(PatchNetwork):
         layers: list[nn.Module] = []
         channels = 1
         for factor, stride in ((1, 1), (1, 1), (2, 2), (2, 1), (4, 2), (4, 1)):
-            layers += [
-                nn.Conv2d(channels, factor * width, 3, stride=stride, padding=1, bias=False),
-                nn.BatchNorm2d(factor * width, affine=False),
-                nn.ReLU(inplace=True),
-            ]
+            layers += layer(channels, factor * width, 3, stride)
             channels = factor * width
         layers += [
             nn.Dropout(dropout),
@@ -38,16 +34,3 @@ class L2Net(PatchNetwork):
         ]
         self.layers = nn.Sequential(*layers)
         initialise(self)
-
-    def forward(self, patches: Tensor) -> Tensor:
-        """Describe patches.
-
-        Args:
-            patches: (N, 1, 32, 32) float, of any brightness and contrast.
-
-        Returns:
-            (N, dimensions) raw activations.
-        """
-        self.check(patches)
-        activations: Tensor = self.layers(normalise(patches))
-        return activations.flatten(1)

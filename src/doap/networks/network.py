@@ -26,6 +26,34 @@ class PatchNetwork(nn.Module):
             raise ValueError(f"{type(self).__name__} takes (N, 1, {size}, {size}), not {tuple(patches.shape)}")
 
 
+class LayeredNetwork(PatchNetwork):
+    """A network that is its layers one after another; `layers` is for who inherits to make."""
+
+    layers: nn.Sequential
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """Describe patches.
+
+        Args:
+            patches: (N, 1, S, S) float, of any brightness and contrast.
+
+        Returns:
+            (N, dimensions) raw activations.
+        """
+        self.check(patches)
+        activations: Tensor = self.layers(normalise(patches))
+        return activations.flatten(1)
+
+
+def layer(before: int, after: int, side: int, stride: int) -> list[nn.Module]:
+    """A convolution without bias, batch normalisation without learned scale or shift, and ReLU."""
+    return [
+        nn.Conv2d(before, after, side, stride=stride, padding=side // 2, bias=False),
+        nn.BatchNorm2d(after, affine=False),
+        nn.ReLU(inplace=True),
+    ]
+
+
 def initialise(network: nn.Module) -> None:
     """Draw the weights of all convolutions and linear layers after He et al. (ICCV 2015)."""
     for module in network.modules():

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from doap.networks.network import PatchNetwork, normalise
+from doap.networks.network import PatchNetwork, initialise, layer, normalise
 
 INPUT_SIZE = 42
 OUTPUT_SIZE = 32
@@ -52,9 +52,9 @@ class SpatialTransformer(nn.Module):
         self.padding: Padding = padding
         layers: list[nn.Module] = []
         for before, after in ((1, width), (width, 2 * width)):
-            convolution = nn.Conv2d(before, after, 5, stride=2, padding=2, bias=False)
-            nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-            layers += [convolution, nn.BatchNorm2d(after, affine=False), nn.ReLU(inplace=True)]
+            block = nn.Sequential(*layer(before, after, 5, 2))
+            initialise(block)
+            layers += block
         self.layers = nn.Sequential(*layers)
         self.prediction = nn.Conv2d(2 * width, 6, math.ceil(INPUT_SIZE / 4))
         for parameter in self.prediction.parameters():

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from doap.networks.network import PatchNetwork, initialise, normalise
+from doap.networks.network import LayeredNetwork, initialise, layer
 
 INPUT_SIZE = 32
 MAP_SIDE = INPUT_SIZE // 8  # three layers halve it
@@ -11,7 +11,7 @@ MAP_SIDE = INPUT_SIZE // 8  # three layers halve it
 DIRECT = 128
 
 
-class Tiny(PatchNetwork):
+class Tiny(LayeredNetwork):
     """L2Net's manner in four layers: three convolutions of stride 2, 7x7 and twice 3x3, and a linear head.
 
     No layer has a bias, and each is followed by batch normalisation without learned scale or shift; ReLU between them;
@@ -33,28 +33,11 @@ class Tiny(PatchNetwork):
         layers: list[nn.Module] = []
         channels = 1
         for after, side in ((max(1, width // 4), 7), (width, 3), (width, 3)):
-            layers += [
-                nn.Conv2d(channels, after, side, stride=2, padding=side // 2, bias=False),
-                nn.BatchNorm2d(after, affine=False),
-                nn.ReLU(inplace=True),
-            ]
+            layers += layer(channels, after, side, 2)
             channels = after
         layers += [_Flatten(), nn.Dropout(dropout), *_head(channels * MAP_SIDE**2, dimensions)]
         self.layers = nn.Sequential(*layers, nn.BatchNorm1d(dimensions, affine=False))
         initialise(self)
-
-    def forward(self, patches: Tensor) -> Tensor:
-        """Describe patches.
-
-        Args:
-            patches: (N, 1, 32, 32) float, of any brightness and contrast.
-
-        Returns:
-            (N, dimensions) raw activations.
-        """
-        self.check(patches)
-        activations: Tensor = self.layers(normalise(patches))
-        return activations
 
 
 class _Flatten(nn.Module):

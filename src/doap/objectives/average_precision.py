@@ -22,7 +22,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from doap.objectives.lists import IgnoreTable, Kind
+from doap.objectives.lists import IgnoreTable, Kind, reach
 
 TRITON = torch.version.hip is None and find_spec("triton") is not None
 
@@ -71,6 +71,13 @@ def inner_products(descriptors: Tensor, others: Tensor) -> Tensor:
         return descriptors @ others.T
 
 
+def distances_of(products: Tensor, kind: Kind, dimensions: int) -> Tensor:
+    """D from F(x)ᵀF(x'), of any shape: √(2 - 2 F(x)ᵀF(x')) or (b - F(x)ᵀF(x')) / 2, from 0 to `reach`."""
+    if kind == "real":
+        return root((2 - 2 * products).clamp(max=4))
+    return ((dimensions - products) / 2).clamp(0, dimensions)
+
+
 def euclidean_distances(descriptors: Tensor, others: Tensor) -> Tensor:
     """D(x, x') = √(2 - 2 F(x)ᵀF(x')) between unit vectors.
 
@@ -81,13 +88,12 @@ def euclidean_distances(descriptors: Tensor, others: Tensor) -> Tensor:
     Returns:
         (M, N), in [0, 2]. Equal descriptors are at distance 0 with gradient 0.
     """
-    return root((2 - 2 * inner_products(descriptors, others)).clamp(max=4))
+    return distances_of(inner_products(descriptors, others), "real", descriptors.shape[1])
 
 
 def hamming_distances(descriptors: Tensor) -> Tensor:
     """D(x, x') = (b - F(x)ᵀF(x')) / 2 for (M, b) descriptors in [-1, 1]; returns (M, M) in [0, b]."""
-    bits = descriptors.shape[1]
-    return ((bits - inner_products(descriptors, descriptors)) / 2).clamp(0, bits)
+    return distances_of(inner_products(descriptors, descriptors), "binary", descriptors.shape[1])
 
 
 def soft_histogram(distances: Tensor, weights: Tensor, bins: int, width: float) -> Tensor:
@@ -124,17 +130,15 @@ def dense_histograms(
     Returns:
         Two of (M, bins + 1).
     """
-    if kind == "real":
-        distances, reach = euclidean_distances(descriptors, descriptors), 2.0
-    else:
-        distances, reach = hamming_distances(descriptors), float(descriptors.shape[1])
+    dimensions = descriptors.shape[1]
+    distances = distances_of(inner_products(descriptors, descriptors), kind, dimensions)
     if isinstance(ignore, IgnoreTable):
         ignore = ignore.table[ignore.labels][:, ignore.labels]
     others = ~torch.eye(len(groups), dtype=torch.bool, device=groups.device)
     same_group = groups[:, None] == groups[None, :]
     matches = same_group & others
     ranked = others if ignore is None else matches | (others & ~ignore)
-    width = reach / bins
+    width = reach(kind, dimensions) / bins
     return (
         soft_histogram(distances, matches.to(distances.dtype), bins, width),
         soft_histogram(distances, ranked.to(distances.dtype), bins, width),

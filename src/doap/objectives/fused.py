@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from doap.objectives import tiles
 from doap.objectives.average_precision import has_kernels
-from doap.objectives.lists import IgnoreTable, Kind, Lists
+from doap.objectives.lists import IgnoreTable, Kind, Lists, reach
 
 
 def _passes(descriptors: Tensor) -> ModuleType:
@@ -108,7 +108,7 @@ def fused_histograms(
     order = None if order is None else order.to(descriptors.device, non_blocking=True)
     if ignore is not None and order is not None:
         ignore = IgnoreTable(ignore.labels[order], ignore.table)
-    reach = 2.0 if kind == "real" else float(descriptors.shape[1])
-    lists = Lists(kind, bins, reach / bins, in_order, ignore, range(len(groups)) if rows is None else rows)
+    width = reach(kind, descriptors.shape[1]) / bins
+    lists = Lists(kind, bins, width, in_order, ignore, range(len(groups)) if rows is None else rows)
     matches, ranked = _histograms(descriptors, order, lists, collect)
     return matches, ranked

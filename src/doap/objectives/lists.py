@@ -9,6 +9,11 @@ from torch import Tensor
 Kind = Literal["real", "binary"]
 
 
+def reach(kind: Kind, dimensions: int) -> float:
+    """The largest distance there is: 2 between unit vectors, all bits between binary descriptors."""
+    return 2.0 if kind == "real" else float(dimensions)
+
+
 def check_labels(name: str, labels: Tensor, items: int) -> None:
     """Refuse labels that are not one integer an item."""
     if labels.shape != (items,) or labels.is_floating_point():

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from doap.objectives.average_precision import inner_products, relaxed_average_precision, root
-from doap.objectives.lists import IgnoreTable, Kind
+from doap.objectives.average_precision import distances_of, inner_products, relaxed_average_precision
+from doap.objectives.lists import IgnoreTable, Kind, reach
 
 ENTRIES = 1 << 24  # of the distances that are held at once
 
@@ -46,11 +46,11 @@ def matching_precision(
     others = distances(descriptors, descriptors[near], kind)
     counted = (pairs_of * exists).to(others.dtype)
     handicap = (counted * others).sum() / counted.sum().clamp(min=1) - matches.mean()
-    reach = 2.0 if kind == "real" else float(descriptors.shape[1])
+    farthest = reach(kind, descriptors.shape[1])
     # Of each pair both ends are queries.
     twice = torch.full_like(matches, 2)
-    matched = _histogram(matches + handicap.detach().clamp(min=0), twice, bins, reach)
-    return relaxed_average_precision(matched, matched + _histogram(others, counted, bins, reach)).squeeze(0)
+    matched = _histogram(matches + handicap.detach().clamp(min=0), twice, bins, farthest)
+    return relaxed_average_precision(matched, matched + _histogram(others, counted, bins, farthest)).squeeze(0)
 
 
 def matching_pairs(groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,19 +95,15 @@ def nearest_non_matches(
 
 def distances(one: Tensor, other: Tensor, kind: Kind) -> Tensor:
     """D of each row of two (N, d) descriptors, (N,)."""
-    products = (one * other).sum(1)
-    if kind == "real":
-        return root((2 - 2 * products).clamp(max=4))
-    bits = one.shape[1]
-    return ((bits - products) / 2).clamp(0, bits)
+    return distances_of((one * other).sum(1), kind, one.shape[1])
 
 
-def _histogram(values: Tensor, weights: Tensor, bins: int, reach: float) -> Tensor:
+def _histogram(values: Tensor, weights: Tensor, bins: int, farthest: float) -> Tensor:
     """h_k = Σ weight δ(value, k) of one list, (1, bins + 1).
 
     Summed densely: one list is cheap, and the sums of a GPU do not depend on the order of its threads.
     """
-    positions = values.clamp(max=reach) * (bins / reach)
+    positions = values.clamp(max=farthest) * (bins / farthest)
     centres = torch.arange(bins + 1, device=values.device)
     return (weights[:, None] * (1 - (positions[:, None] - centres).abs()).relu()).sum(0, keepdim=True)
 

@@ -39,8 +39,10 @@ class SourceBatches:
         self._count = max(1, len(self._items.usable) // (per_batch * per_pool))
         asked = np.array([shares.get(source, 0.0) for source in SOURCES])
         self._ends = per_batch * np.cumsum(asked) / asked.sum()
+        # Each source's pools, and the chance of each of them to be drawn first.
         source_of_group = frames.sources[frames.members[frames.members_start[:-1]]]
         self._pools = [self._pools_of(frames, source_of_group == source) for source in range(len(SOURCES))]
+        self._chances = [_in_proportion([len(pool) for pool in pools]) for pools in self._pools]
         for source, share, pools in zip(SOURCES, asked, self._pools, strict=True):
             needed = int(np.ceil(per_batch * share / asked.sum()))
             if len(pools) < needed:
@@ -55,8 +57,8 @@ class SourceBatches:
             random = np.random.default_rng((self.seed, epoch, number))
             drawn = [
                 random.choice(pool, self.per_pool, replace=False)
-                for pools, count in zip(self._pools, self._counts(random), strict=True)
-                for pool in _some(pools, count, random)
+                for source, count in enumerate(self._counts(random))
+                for pool in self._some(source, count, random)
             ]
             yield self._items.take(np.concatenate(drawn), random)
 
@@ -71,6 +73,13 @@ class SourceBatches:
         counts: Ids = np.diff(reached, prepend=0)
         return counts
 
+    def _some(self, source: int, count: int, random: np.random.Generator) -> list[Ids]:
+        """So many different pools of a source, the larger more often."""
+        if not count:
+            return []
+        pools = self._pools[source]
+        return [pools[place] for place in random.choice(len(pools), count, replace=False, p=self._chances[source])]
+
     def _pools_of(self, frames: FrameSet, chosen: NDArray[np.bool_]) -> list[Ids]:
         """The groups of each sequence among those chosen."""
         groups = self._items.usable[chosen[self._items.usable]]
@@ -79,9 +88,7 @@ class SourceBatches:
         return [pool for pool in np.split(order, cuts) if len(pool) >= self.per_pool]
 
 
-def _some(pools: list[Ids], count: int, random: np.random.Generator) -> list[Ids]:
-    """So many different pools, the larger more often."""
-    if not count:
-        return []
-    sizes = np.array([len(pool) for pool in pools], np.float64)
-    return [pools[place] for place in random.choice(len(pools), count, replace=False, p=sizes / sizes.sum())]
+def _in_proportion(sizes: list[int]) -> NDArray[np.float64]:
+    """Chances that sum to 1."""
+    chances: NDArray[np.float64] = np.array(sizes, np.float64) / max(1, sum(sizes))
+    return chances
