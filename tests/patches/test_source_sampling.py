@@ -78,8 +78,25 @@ def test_the_same_from_any_place_and_other_in_each_epoch(frames: FrameSet) -> No
     assert not np.array_equal(whole[0], next(SourceBatches(frames, 3, 5, 5, 3, {"views": 1, "tracks": 1}).batches(1)))
 
 
-def test_too_few_pools_for_a_share(frames: FrameSet) -> None:
-    with pytest.raises(
-        DoapError, match="2 sequences have 5 groups of fixed, but with its share a batch takes 3; lower"
-    ):
-        SourceBatches(frames, 4, 5, 0, 3, {"views": 1.9, "fixed": 2.1})
+def test_a_source_with_few_pools_gives_all_and_the_others_fill_up(frames: FrameSet) -> None:
+    sampler = SourceBatches(frames, 6, 5, 0, 3, {"views": 2, "fixed": 1, "tracks": 9})
+    counts = [
+        np.bincount([source for _, source in pools_of(frames, groups)], minlength=3)
+        for groups in drawn(frames, sampler, 60)
+    ]
+    assert set(map(tuple, counts)) == {(3, 1, 2), (2, 2, 2)}
+    assert np.mean(counts, 0) == pytest.approx([8 / 3, 4 / 3, 2], abs=0.1)
+
+
+def test_a_source_that_the_set_lacks_is_left_out(frames: FrameSet) -> None:
+    part = frames.part(frames.sources == SOURCES.index("views"))
+    (views,) = {
+        tuple(source for _, source in pools_of(part, groups))
+        for groups in drawn(part, SourceBatches(part, 4, 5, 0, 3, {"views": 1, "fixed": 1, "tracks": 1}))
+    }
+    assert views == (0, 0, 0, 0)
+
+
+def test_too_few_pools(frames: FrameSet) -> None:
+    with pytest.raises(DoapError, match=r"4 sequences have 5 groups of fixed or tracks, and a batch takes 5 such"):
+        SourceBatches(frames, 5, 5, 0, 3, {"fixed": 1.9, "tracks": 2.1})

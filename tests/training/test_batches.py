@@ -104,10 +104,12 @@ class Spy:
         self.source = source
         self.zooms: list[np.ndarray] = []
 
-    def draw(self, indices: np.ndarray, random: torch.Generator, zooms: torch.Tensor | None = None) -> torch.Tensor:
+    def draw(
+        self, indices: np.ndarray, random: torch.Generator, zooms: torch.Tensor | None = None, jitter: float = 1.0
+    ) -> torch.Tensor:
         assert zooms is not None
         self.zooms.append(zooms.cpu().numpy())
-        return self.source.draw(indices, random, zooms)
+        return self.source.draw(indices, random, zooms, jitter)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -144,11 +146,13 @@ def test_ranks_zoom_whole_groups(frames: FrameSet) -> None:
         assert all(len(set(spy.zooms[0][batch.groups.numpy() == g].tolist())) == 1 for g in np.unique(batch.groups))
 
 
-def test_a_patch_set_cannot_be_seen_closer(patches: PatchSet) -> None:
+@pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5"])
+def test_a_patch_set_cannot_be_cut_anew(patches: PatchSet, setting: str) -> None:
+    key, _, value = setting.partition("=")
     with pytest.raises(
-        DoapError, match=r"zoom=1.0 cuts patches anew from photos, and PatchSet\(400 patches.* has none"
+        DoapError, match=rf"{setting} cuts patches anew from photos, and PatchSet\(400 patches.* has none"
     ) as caught:
-        Batches(patches, Recipe(zoom=1.0), "cpu", 32)
+        Batches(patches, Recipe.model_validate({key: float(value)}), "cpu", 32)
     assert "\n" not in str(caught.value)
 
 

@@ -33,7 +33,7 @@ def patches(tmp_path: Path) -> PatchSet:
     [
         {"kind": "binary", "pooled": 1.0},
         {"objective": "hardnet"},
-        {"teacher": "doap-demo-128", "distil": 5.0, "network": "tiny"},
+        {"teacher": "doap-demo-128", "distil": 5.0, "network": "tiny", "dimensions": 128},
     ],
     ids=["ap", "hardnet", "tiny-teacher"],
 )

@@ -10,7 +10,7 @@ from doap import DoapError, PatchSet, describe, load
 from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import read_card, save
-from doap.objectives import DistillationLoss
+from doap.objectives import DistillationLoss, Kind
 from doap.training import trainer
 from doap.training.batches import Batches
 from doap.training.log import Status, read_losses
@@ -32,16 +32,16 @@ def patches() -> PatchSet:
     return PatchSet([pixels.clip(0, 255).astype(np.uint8)], groups)
 
 
-def make_teacher(path: Path, seed: int = 1, **words: object) -> str:
+def make_teacher(path: Path, seed: int = 1, kind: Kind = "real", **words: object) -> str:
     """An untrained model with a card; even at random, a network tells patches apart."""
     torch.manual_seed(seed)
-    architecture = Architecture.model_validate({"width": 4, "dimensions": 24, **words})
+    architecture = Architecture.model_validate({"width": 4, "dimensions": 16, **words})
     network = build(architecture)
     size = network.input_size
     with torch.no_grad():
         for _ in range(40):  # statistics for batch normalisation
             network(torch.rand(16, 1, 8, 8).repeat_interleave(size, 2).repeat_interleave(size, 3)[..., ::8, ::8] * 255)
-    save(Descriptor(network, "real", 12.0, "teacher"), path, architecture)
+    save(Descriptor(network, kind, 12.0, "teacher"), path, architecture)
     return str(path)
 
 
@@ -60,21 +60,21 @@ def test_the_loss_is_the_objectives_and_the_teachers(chunk: int | None, patches:
     with torch.no_grad():
         outputs = torch.cat([student(part) for part in parts])
         taught = load(teacher).network(inputs)
-    expected = read_losses(tmp_path / "alone")[0] + 3 * float(DistillationLoss("real", "real")(outputs, taught))
+    expected = read_losses(tmp_path / "alone")[0] + 3 * float(DistillationLoss("real")(outputs, taught))
     assert read_losses(tmp_path / "taught")[0] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["real", "binary"])
-def test_a_student_comes_to_see_patches_as_its_teacher_does(kind: str, patches: PatchSet, tmp_path: Path) -> None:
-    teacher = make_teacher(tmp_path / "t.safetensors")
+def test_a_student_comes_to_see_patches_as_its_teacher_does(kind: Kind, patches: PatchSet, tmp_path: Path) -> None:
+    teacher = make_teacher(tmp_path / "t.safetensors", kind=kind)
     alone = SMALL.model_copy(update={"kind": kind, "width": 4, "epochs": 12, "lr": 0.1})
     models = [
         train(alone.model_copy(update=settings), patches, tmp_path / name)
-        for name, settings in {"alone": {}, "taught": {"teacher": teacher, "distil": 100.0}}.items()
+        for name, settings in {"alone": {}, "taught": {"teacher": teacher, "distil": 10.0}}.items()
     ]
     pixels = torch.from_numpy(patches.take(range(160)))
     taught = load(teacher).network(pixels[:, None].float())
-    compare = DistillationLoss(models[0].kind, "real")
+    compare = DistillationLoss(kind)
     with torch.no_grad():
         alone_far, taught_far = (float(compare(model.network(pixels[:, None].float()), taught)) for model in models)
     assert taught_far < 0.85 * alone_far
@@ -135,12 +135,18 @@ def test_a_run_goes_on_with_the_same_teacher_only(
         ("nowhere.safetensors", "teacher=nowhere.safetensors: no such file"),
         ("rootsift", "teacher=rootsift: handcrafted"),
         ("damaged.safetensors", "teacher=damaged.safetensors: differs from what its card"),
+        (
+            "doap-demo-128",
+            "are real, of 128 dimensions, and the student's real, of 16; they must be",
+        ),
+        ("bits.safetensors", "teacher=bits.safetensors: its descriptors are binary, of 16 dimensions"),
     ],
 )
 def test_teachers_that_are_none_are_refused_in_one_line(
     teacher: str, message: str, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    make_teacher(Path("bits.safetensors"), kind="binary")
     make_teacher(Path("damaged.safetensors"))
     Path("damaged.safetensors").write_bytes(b"something else")
     with pytest.raises(DoapError, match=message) as caught:

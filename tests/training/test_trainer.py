@@ -323,8 +323,9 @@ def test_every_kind_of_training_learns(patches: PatchSet, tmp_path: Path, settin
     assert load(tmp_path / "run" / "weights.safetensors").input_size == model.input_size
 
 
-def test_the_prediction_of_the_transformation_learns_a_hundred_times_slower(
-    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("settings", "times"), [({}, 100), ({"slower": 2000}, 2000)])
+def test_the_prediction_of_the_transformation_learns_slower(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, float], times: float
 ) -> None:
     rates = []
     step = torch.optim.SGD.step
@@ -334,8 +335,8 @@ def test_the_prediction_of_the_transformation_learns_a_hundred_times_slower(
         step(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(torch.optim.SGD, "step", look)
-    train(SMALL.model_copy(update={"transformer": True}), patches, tmp_path / "run")
-    assert all(fast == pytest.approx(100 * slow) for fast, slow in rates)
+    train(SMALL.model_copy(update={"transformer": True, **settings}), patches, tmp_path / "run")
+    assert all(fast == pytest.approx(times * slow) for fast, slow in rates)
 
 
 def test_a_list_longer_than_the_networks_batch(patches: PatchSet, tmp_path: Path) -> None:

@@ -21,9 +21,6 @@ SHIFT_BOUND = 0.25  # in units of half the patch's side
 _REACH = (1 + 2 * MATRIX_BOUND) * (1 - 1 / OUTPUT_SIZE) + SHIFT_BOUND  # from the middle, in half-sides
 MARGIN = math.ceil((_REACH - 1) * INPUT_SIZE / 2 + 0.5)
 
-# The paper divides the learning rate of the prediction layer by this.
-SLOWER = 100
-
 Padding = Literal["replicate", "zeros"]
 
 
@@ -131,6 +128,6 @@ def sample(patches: Tensor, transforms: Tensor, padding: Padding) -> Tensor:
 
 
 def slow_parameters(network: nn.Module) -> list[nn.Parameter]:
-    """The parameters of the prediction layers in a network, whose learning rate is SLOWER times smaller."""
+    """The parameters of the prediction layers in a network, which learn more slowly than the rest."""
     found = (module for module in network.modules() if isinstance(module, SpatialTransformer))
     return [parameter for transformer in found for parameter in transformer.prediction.parameters()]

@@ -18,8 +18,11 @@ CPU_LIMIT = 2 << 30
 class PatchSource(Protocol):
     """Patches by index on a device: of a patch set, or cut afresh from a frame set."""
 
-    def draw(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None) -> Tensor:
-        """(M, S, S) uint8 on the device; `random` decides what is drawn afresh, `zooms` how much closer it is seen."""
+    def draw(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
+        """(M, S, S) uint8 on the device.
+
+        `random` decides what is drawn afresh, `zooms` how much closer it is seen, `jitter` how much it is moved.
+        """
 
 
 class ResidentPatches:
@@ -68,6 +71,7 @@ class ResidentPatches:
         indices: Ids,
         random: torch.Generator | None = None,  # noqa: ARG002 (see `PatchSource`: nothing is drawn afresh)
         zooms: Tensor | None = None,  # noqa: ARG002
+        jitter: float = 1.0,  # noqa: ARG002
     ) -> Tensor:
         """The patches at `indices`, in that order: (M, S, S) uint8 on the device."""
         if self._pixels is None:

@@ -18,9 +18,9 @@ from doap.photos.extract import average_samples, pixel_spacing, to_bytes
 from doap.photos.images import Grey
 from doap.photos.views import disturb_light, jitter_frames, mixed_levels, tilted_grid
 
-# How strongly patches are disturbed at most, by source: up to tough views where the photo shows one look of a point,
-# easy ones where photos differ by themselves.
-STRONGEST = {"views": 3, "fixed": 3, "tracks": 1}
+# How strongly patches are disturbed at most, by source: up to tough views where the photo shows one look of a point;
+# less where photos differ by themselves, least where they are aligned to the pixel and light alone is to be learned.
+STRONGEST = {"views": 3, "fixed": 1, "tracks": 2}
 
 # Photos that are decoded at once and wait to be put into the atlas: memory stays bounded.
 AHEAD = 64
@@ -59,7 +59,7 @@ class ResidentFrames:
         other.size = size
         return other
 
-    def draw(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None) -> Tensor:
+    def draw(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
         """Cut the frames at `indices`, each disturbed at a level drawn from none to its strongest.
 
         Args:
@@ -67,13 +67,14 @@ class ResidentFrames:
             random: on the device; fixes the views.
             zooms: (M,) octaves by which each is seen closer: by z, a patch is the centre of the plain one, 2^-z of its
                 side, in full resolution. None by default.
+            jitter: factor of what disturbs the geometry.
 
         Returns:
             (M, size, size) uint8 on the device.
         """
         chosen = send(indices, self.device)
         chance = torch.rand(len(chosen), generator=random, device=self.device)
-        strength = mixed_levels((chance * self._levels[chosen]).long())
+        strength = mixed_levels((chance * self._levels[chosen]).long(), jitter)
         jittered = jitter_frames(self._frames[chosen], strength, random)
         shown = 1.0 if zooms is None else torch.exp2(-zooms)
         grid = tilted_grid(jittered, strength, self.size, random, shown)

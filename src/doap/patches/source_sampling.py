@@ -20,7 +20,8 @@ class SourceBatches:
 
     Everything is drawn anew for each batch: how many pools each source gives, P times its share on average and never
     off by a whole one; which, without repeating one, each with a chance in proportion to its groups; and which of their
-    groups. An epoch has as many batches as all groups of the set would fill, whatever the shares.
+    groups. A source that has fewer pools than its share takes gives all it has, and the others fill up by theirs. An
+    epoch has as many batches as all groups of the set would fill, whatever the shares.
 
     Args:
         frames: where to draw from.
@@ -29,6 +30,9 @@ class SourceBatches:
         seed: fixes all batches.
         views: how many items each group gives, see `GroupItems`.
         shares: of the pools of a batch, by source; in any unit.
+
+    Raises:
+        DoapError: if there are not P pools of all sources that have a share.
     """
 
     def __init__(
@@ -37,19 +41,18 @@ class SourceBatches:
         self.per_batch, self.per_pool, self.seed = per_batch, per_pool, seed
         self._items = GroupItems(frames, views)
         self._count = max(1, len(self._items.usable) // (per_batch * per_pool))
-        asked = np.array([shares.get(source, 0.0) for source in SOURCES])
-        self._ends = per_batch * np.cumsum(asked) / asked.sum()
         # Each source's pools, and the chance of each of them to be drawn first.
         source_of_group = frames.sources[frames.members[frames.members_start[:-1]]]
         self._pools = [self._pools_of(frames, source_of_group == source) for source in range(len(SOURCES))]
         self._chances = [_in_proportion([len(pool) for pool in pools]) for pools in self._pools]
-        for source, share, pools in zip(SOURCES, asked, self._pools, strict=True):
-            needed = int(np.ceil(per_batch * share / asked.sum()))
-            if len(pools) < needed:
-                raise DoapError(
-                    f"{len(pools)} sequences have {per_pool} groups of {source}, but with its share a batch takes "
-                    f"{needed}; lower the share, per_pool or list_size"
-                )
+        asked = np.array([shares.get(source, 0.0) for source in SOURCES])
+        room = np.array([len(pools) for pools in self._pools]) * (asked > 0)
+        if room.sum() < per_batch:
+            raise DoapError(
+                f"{room.sum()} sequences have {per_pool} groups of {' or '.join(shares)}, and a batch takes "
+                f"{per_batch} such; give shares to more sources, or lower per_pool or list_size"
+            )
+        self._ends = np.cumsum(_deal(per_batch, asked, room))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Ids]:
         """The batches of an epoch from number `start` on, each an array of item indices, group by group."""
@@ -86,6 +89,20 @@ class SourceBatches:
         order = groups[np.argsort(frames.group_sequences[groups], kind="stable")]
         cuts = np.flatnonzero(np.diff(frames.group_sequences[order])) + 1
         return [pool for pool in np.split(order, cuts) if len(pool) >= self.per_pool]
+
+
+def _deal(total: int, asked: NDArray[np.float64], room: Ids) -> NDArray[np.float64]:
+    """How much of a total each gets, in proportion to what it asks; none more than its room, which is enough for all.
+
+    Example:
+        >>> _deal(16, np.array([1.0, 1.0, 2.0]), np.array([100, 100, 3])).tolist()
+        [6.5, 6.5, 3.0]
+    """
+    dealt = np.zeros(len(asked))
+    while (left := total - dealt.sum()) > 1e-9:
+        open_ = asked * (dealt < room)
+        dealt = np.minimum(dealt + left * open_ / open_.sum(), room)
+    return dealt
 
 
 def _in_proportion(sizes: list[int]) -> NDArray[np.float64]:

@@ -47,9 +47,18 @@ LEVELS = {
 }
 
 
-def mixed_levels(numbers: Tensor) -> Level:
-    """A level of its own for each patch: (N,) integers, 0 undisturbed, then 1, 2, 3 for easy, hard and tough."""
-    return Level(*_level_table(numbers.device)[numbers].unbind(1))
+GEOMETRY = 5  # so many of the values of a level are of the geometry, then come those of the light
+
+
+def mixed_levels(numbers: Tensor, geometry: float = 1.0) -> Level:
+    """A level of its own for each patch.
+
+    Args:
+        numbers: (N,) integers, 0 undisturbed, then 1, 2, 3 for easy, hard and tough.
+        geometry: factor of what disturbs the geometry.
+    """
+    values = _level_table(numbers.device)[numbers]
+    return Level(*(geometry * values[:, :GEOMETRY]).unbind(1), *values[:, GEOMETRY:].unbind(1))
 
 
 @cache

@@ -71,8 +71,10 @@ class Batches:
         progress: Callable[[float], None] = lambda _done: None,
         sources: Sources | None = None,
     ) -> None:
-        if recipe.zoom and not data.fresh:
-            raise DoapError(f"zoom={recipe.zoom} cuts patches anew from photos, and {data} has none; take a frame set")
+        for key, set_ in (("zoom", recipe.zoom != 0), ("jitter", recipe.jitter != 1)):
+            if set_ and not data.fresh:
+                asked = f"{key}={getattr(recipe, key)}"
+                raise DoapError(f"{asked} cuts patches anew from photos, and {data} has none; take a frame set")
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
@@ -105,7 +107,7 @@ class Batches:
         random = torch.Generator(self._device).manual_seed(_seed(self._recipe.seed, *place, *own))
         labels = torch.from_numpy(groups)
         zooms = draw_zooms(labels[rows], self._recipe.zoom, random) if self._recipe.zoom else None
-        pixels = self._source.draw(indices[rows], random, zooms)
+        pixels = self._source.draw(indices[rows], random, zooms, self._recipe.jitter)
         if self._recipe.augment:
             pixels = flip_and_turn(pixels, draw_symmetries(labels, random)[rows])
         # In chunks, dropout knows nothing of the list: each rank draws masks of its own.

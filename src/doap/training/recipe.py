@@ -38,6 +38,9 @@ class Recipe(Architecture):
     zoom: float = Field(
         default=0.0, ge=0, le=4, description="octaves by which groups are seen closer, at most; of frame sets alone"
     )
+    jitter: float = Field(
+        default=1.0, ge=0, le=4, description="factor of how far views are moved and turned; of frame sets alone"
+    )
     label_mining: bool = Field(default=False, description="ignore patches of a sequence that look too much alike")
     # The objective.
     objective: Objective = Field(default="ap", description="ap, or that of a peer")
@@ -53,6 +56,9 @@ class Recipe(Architecture):
     lr: float = Field(default=0.1, gt=0, description="learning rate at M = 1,024; scaled linearly with M")
     schedule: Literal["linear", "steps"] = Field(
         default="linear", description="the rate falls linearly to 0, or is divided by 10 every 10 epochs"
+    )
+    slower: float = Field(
+        default=100.0, ge=1, description="divides the rate of the layer that predicts the Spatial Transformer's move"
     )
     momentum: float = Field(default=0.9, ge=0, lt=1)
     weight_decay: float = Field(default=1e-4, ge=0)

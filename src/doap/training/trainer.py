@@ -17,7 +17,7 @@ from doap.networks import registry
 from doap.networks.architecture import build
 from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.network import PatchNetwork
-from doap.networks.spatial_transformer import SLOWER, slow_parameters
+from doap.networks.spatial_transformer import slow_parameters
 from doap.objectives import backward_in_chunks
 from doap.patches.frameset import FrameSet
 from doap.patches.label_mining import MinedLabels, mine_labels
@@ -287,7 +287,7 @@ def make_optimiser(network: PatchNetwork, recipe: Recipe) -> torch.optim.SGD:
     """SGD as in the paper: the layer that predicts the Spatial Transformer's transformation learns more slowly."""
     slow = slow_parameters(network)
     others = [p for p in network.parameters() if not any(p is s for s in slow)]
-    groups = [{"params": others, "slower": 1}, *([{"params": slow, "slower": SLOWER}] if slow else [])]
+    groups = [{"params": others, "slower": 1}, *([{"params": slow, "slower": recipe.slower}] if slow else [])]
     return torch.optim.SGD(groups, recipe.initial_rate(), recipe.momentum, weight_decay=recipe.weight_decay)
 
 
