@@ -50,6 +50,14 @@ def test_batches_change_nothing_and_none_is_fine(kind: str, monkeypatch: pytest.
     assert describe(PATCHES[:0], describer).shape == (0, whole.shape[1])
 
 
+def test_patches_may_be_read_only_or_flipped() -> None:
+    real = model("real")
+    fixed = PATCHES.copy()
+    fixed.flags.writeable = False
+    np.testing.assert_array_equal(describe(fixed, real), describe(PATCHES, real))  # a warning would fail the test
+    np.testing.assert_array_equal(describe(PATCHES[:, ::-1], real), describe(PATCHES[:, ::-1].copy(), real))
+
+
 def test_other_sizes_are_resized_without_aliasing() -> None:
     large = np.kron(PATCHES, np.ones((2, 2), np.uint8))
     resized = to_input(torch.from_numpy(large), 32)

@@ -1,5 +1,6 @@
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,10 @@ from doap import AveragePrecisionLoss, DoapError, PatchSet
 from doap.patches.hog import hog
 from doap.patches.hpatches import read_strip
 from doap.patches.label_mining import MinedLabels, appearance, count_pairs, mine_labels
+
+
+def mine(patches: PatchSet, *arguments: Any, **words: Any) -> MinedLabels:
+    return mine_labels(patches, lambda indices: torch.from_numpy(patches.take(indices)), *arguments, **words)
 
 
 def stripes(count: int, angle: float, random: np.random.Generator) -> np.ndarray:
@@ -34,7 +39,7 @@ def patches() -> PatchSet:
 
 @pytest.fixture(scope="module")
 def mined(patches: PatchSet) -> MinedLabels:
-    return mine_labels(patches, clusters=4, percentile=10)
+    return mine(patches, clusters=4, percentile=10)
 
 
 def dense(mined: MinedLabels, patches: PatchSet, indices: np.ndarray) -> np.ndarray:
@@ -81,7 +86,7 @@ def test_clusters_are_the_kinds_and_the_like_ones_ignore_each_other(patches: Pat
 
 @pytest.mark.parametrize("percentile", [0.0, 37.5, 100.0])
 def test_the_threshold_is_a_percentile_of_the_distances_between_centres(patches: PatchSet, percentile: float) -> None:
-    mined = mine_labels(patches, 8, percentile, seed=3)
+    mined = mine(patches, 8, percentile, seed=3)
     points = appearance(torch.from_numpy(patches.take(np.arange(len(patches))))).double().numpy()
     for place in range(2):
         members = [points[mined.clusters == 8 * place + k] for k in range(8)]
@@ -121,7 +126,7 @@ def test_groups_match_though_their_patches_ignore_their_own_cluster(patches: Pat
 
 
 def test_pairs_are_counted_right(patches: PatchSet) -> None:
-    mined = mine_labels(patches, clusters=7, percentile=40, seed=1)
+    mined = mine(patches, clusters=7, percentile=40, seed=1)
     distractors, ignored = count_pairs(mined, patches)
     for place, sequence in enumerate((5, 9)):
         indices = np.flatnonzero(patches.sequences == sequence)
@@ -135,7 +140,7 @@ def test_pairs_are_counted_right(patches: PatchSet) -> None:
 
 
 def test_the_seed_fixes_the_labels(patches: PatchSet) -> None:
-    one, same, other = (mine_labels(patches, 20, seed=seed) for seed in (0, 0, 1))
+    one, same, other = (mine(patches, 20, seed=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one.clusters, same.clusters)
     assert torch.equal(one.near, same.near)
     assert not np.array_equal(one.clusters, other.clusters)
@@ -145,7 +150,7 @@ def test_sequences_with_fewer_patches_than_clusters() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
     few = PatchSet([pixels], [0, 0, 1, 1, 2], [0, 0, 0, 0, 1])
     done: list[int] = []
-    mined = mine_labels(few, clusters=100, progress=done.append)
+    mined = mine(few, clusters=100, progress=done.append)
     assert done == [4, 1]
     assert len(np.unique(mined.clusters)) == 5
     table = mined.ignore(np.arange(5))
@@ -192,7 +197,7 @@ def test_real_patches_that_are_ignored_are_more_alike(hpatches_patches: Path) ->
     strips = [read_strip(hpatches_patches / "i_contruction" / f"{name}.png")[:150] for name in ("ref", "e1", "h3")]
     pixels = np.stack(strips, 1).reshape(-1, 65, 65)
     real = PatchSet([pixels], np.repeat(np.arange(150), 3))
-    mined = mine_labels(real, clusters=20)
+    mined = mine(real, clusters=20)
     ignored = torch.from_numpy(dense(mined, real, np.arange(450)))
     different = torch.from_numpy(real.groups[:, None] != real.groups)
     # By another measure than the clusters were made with: the pixels' own difference.
@@ -206,7 +211,7 @@ def test_real_patches_that_are_ignored_are_more_alike(hpatches_patches: Path) ->
 def test_a_gpu_mines_and_makes_tables(patches: PatchSet, mined: MinedLabels) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    there = mine_labels(patches, clusters=4, percentile=10, device="cuda")
+    there = mine_labels(patches, lambda indices: torch.from_numpy(patches.take(indices)).cuda(), 4, 10)
     np.testing.assert_array_equal(there.clusters, mined.clusters)
     assert torch.equal(there.near, mined.near)
     indices = np.random.default_rng(0).integers(0, len(patches), 50)

@@ -48,6 +48,11 @@ def test_one_item_drawn_twice_gives_two_views_and_a_seed_the_same_ones(frames: F
     assert different.float().mean() > 0.6  # both may be drawn undisturbed
 
 
+def test_plain_patches_are_those_of_the_plain_cutter(frames: FrameSet, photo: np.ndarray, device: str) -> None:
+    plain = ResidentFrames(frames, device).plain(np.arange(300)).cpu().numpy().astype(int)
+    assert np.abs(plain - extract_patches(photo, frames.frames, 32, 12.0)).max() <= 1
+
+
 def test_jitter_moves_patches_and_leaves_the_light(frames: FrameSet, photo: np.ndarray, device: str) -> None:
     source = ResidentFrames(frames, device)
     plain = extract_patches(photo, frames.frames, 32, 12.0)

@@ -38,9 +38,8 @@ def patches(tmp_path: Path) -> PatchSet:
     ids=["ap", "hardnet", "tiny-teacher"],
 )
 def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, Any]) -> None:
-    recipe = Recipe(
-        width=2, dimensions=16, list_size=80, epochs=1, dropout=0.2, augment=True, precision="fp32", **settings
-    )
+    common = {"width": 2, "dimensions": 16, "list_size": 80, "epochs": 1, "dropout": 0.2, "augment": True}
+    recipe = Recipe.model_validate({**common, "precision": "fp32", **settings})
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     one = train(recipe, patches, tmp_path / "one").network.state_dict()
     done = in_two_processes(tmp_path)

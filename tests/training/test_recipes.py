@@ -52,15 +52,17 @@ PEERS: dict[str, dict[str, Any]] = {
     "triplet": {**PAIRS, "objective": "triplet"},
 }
 # Beyond the paper: a large frame set.
-FRAMES = {"list_size": 4096, "sampling": "pools", "views": 4, "zoom": 2, "matching": 2, "held_out": 0.1, "lr": 1}
-TAUGHT = {"network": "tiny", "teacher": "doap-128", "epochs": 6}
+FRAMES = {"list_size": 4096, "sampling": "pools", "views": 4, "zoom": 2, "jitter": 2, "matching": 2, "held_out": 0.1,
+          "shares": {"views": 1, "fixed": 1, "tracks": 1}}  # fmt: skip
+TINY = {"network": "tiny", "distil": 5, "epochs": 6}
+ALIGNED = {"transformer": True, "slower": 10000, "epochs": 5}
 OURS: dict[str, dict[str, Any]] = {
-    "frames-real": {**REAL, "epochs": 7},
-    "frames-binary": {**BINARY, "epochs": 7},
-    "frames-st-real": {**REAL, "transformer": True, "epochs": 3},
-    "frames-st-binary": {**BINARY, "transformer": True, "epochs": 3},
-    "frames-tiny-real": {**REAL, **TAUGHT},
-    "frames-tiny-binary": {**BINARY, **TAUGHT},
+    "frames-real": {**REAL, "lr": 1, "epochs": 7},
+    "frames-binary": {**BINARY, "lr": 2, "epochs": 7},
+    "frames-st-real": {**REAL, **ALIGNED, "lr": 1},
+    "frames-st-binary": {**BINARY, **ALIGNED, "lr": 2},
+    "frames-tiny-real": {**REAL, **TINY, "lr": 1, "teacher": "doap-128"},
+    "frames-tiny-binary": {**BINARY, **TINY, "lr": 2, "teacher": "doap-256b"},
 }
 TABLE = {
     **PAPER,

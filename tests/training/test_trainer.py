@@ -18,6 +18,8 @@ from doap.evaluation.metrics import average_precision
 from doap.networks.l2net import L2Net
 from doap.patches.assemble import frames_of_photos
 from doap.patches.cut import cut_patches
+from doap.patches.label_mining import MinedLabels, mine_labels
+from doap.photos.extract import extract_patches
 from doap.photos.frames import detect_dog
 from doap.training import checkpoint, trainer
 from doap.training.batches import Batches
@@ -380,10 +382,14 @@ def test_news_come_from_the_first_patch_loaded_to_the_end(patches: PatchSet, tmp
     assert [status.loss for status in during] == pytest.approx(read_losses(tmp_path / "run"), abs=1e-6)
 
 
-def test_frames_have_no_labels_to_mine(photo: np.ndarray, tmp_path: Path) -> None:
+def test_labels_are_mined_from_frames_as_they_are(photo: np.ndarray, tmp_path: Path) -> None:
     frames = frames_of_photos([("photo", photo)], lambda image: detect_dog(image, 160))
-    with pytest.raises(DoapError, match="label_mining clusters patches"):
-        train(SMALL.model_copy(update={"label_mining": True, "views": 2}), frames, tmp_path / "run")
+    train(SMALL.model_copy(update={"label_mining": True, "views": 2, "epochs": 1}), frames, tmp_path / "run")
+    plain = extract_patches(photo, frames.frames, 64, frames.extent)
+    expected = mine_labels(frames, lambda indices: torch.from_numpy(plain[indices]), seed=SMALL.seed)
+    found = MinedLabels.load(tmp_path / "run" / trainer.MINED, frames)
+    assert (found.clusters == expected.clusters).mean() > 0.9  # the order of rounding
+    assert found.thresholds == pytest.approx(expected.thresholds, rel=0.01)
 
 
 @pytest.mark.gpu

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import torch
 import typer
 
 from doap.cli.console import choose_device, counting_bar, say
@@ -13,6 +14,7 @@ from doap.figure_files import check_format
 from doap.patches.label_mining import CLUSTERS, PERCENTILE, check_name, count_pairs, mine_labels
 from doap.patches.mining_figure import draw_clusters
 from doap.patches.patchset import PatchSet
+from doap.patches.resident import send
 
 EXAMPLE = "Example: doap data mine sets/hpatches -o clusters.png --save mined.npz"
 
@@ -41,8 +43,14 @@ def mine(
         raise DoapError(f"{path}: label mining looks at pixels, and a frame set has none; build it without --frames")
     with counting_bar() as bar:
         task = bar.add_task("clustering patches", total=len(patches))
+        chosen = torch.device(choose_device(device))
         mined = mine_labels(
-            patches, clusters, percentile, seed, choose_device(device), lambda count: bar.advance(task, count)
+            patches,
+            lambda indices: send(patches.take(indices), chosen),
+            clusters,
+            percentile,
+            seed,
+            lambda count: bar.advance(task, count),
         )
     if save:
         mined.save(save, patches)

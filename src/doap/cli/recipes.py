@@ -19,4 +19,8 @@ def recipes() -> None:
 def differences(name: str) -> str:
     """The values of a recipe that differ from the defaults, as they are written after --set."""
     changed = read_recipe(name).model_dump(exclude_defaults=True)
-    return " ".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in changed.items())
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        for key, value in changed.items()
+    }
+    return " ".join(f"{key}={text}" for key, text in texts.items())

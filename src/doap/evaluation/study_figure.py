@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from doap.evaluation.figures import PLAIN, RIGHT
 from doap.evaluation.statistics import LEVEL
-from doap.evaluation.study_table import Standing
+from doap.evaluation.study_table import Standing, label
 from doap.figure_files import write_figure
 
 
@@ -44,7 +44,7 @@ def draw_study(found: Sequence[Standing], title: str, path: Path) -> None:
                 fontweight="bold" if mean == best else "normal",
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
             )
-        axes.set_xlabel(f"AP %, {measure}")
+        axes.set_xlabel(label(measure))
         # By the points alone, with room for the numbers: intervals of two seeds would go beyond all there is.
         points = [value for standing in found for value in standing.values[measure]]
         spread = max(points) - min(points) or 1.0

@@ -53,6 +53,11 @@ def standings(rows: Sequence[dict[str, Any]], chosen: dict[str, str], measures: 
     return sorted(found, key=lambda standing: -standing.mean(measures[0]))
 
 
+def label(measure: str) -> str:
+    """How a measure is called over a column or under an axis."""
+    return "right matches %" if measure == "right" else f"AP %, {measure}"
+
+
 def study_table(found: Sequence[Standing], lost: Sequence[str] = ()) -> Table:
     """Means over seeds, ± half the interval, the best of each column starred.
 
@@ -68,7 +73,7 @@ def study_table(found: Sequence[Standing], lost: Sequence[str] = ()) -> Table:
     ]
     rows += [Row((run, "failed", "0", *("-" for _ in measures))) for run in lost]
     return Table(
-        ("run", "chosen", "seeds", *(f"AP %, {name}" for name in measures)),
+        ("run", "chosen", "seeds", *map(label, measures)),
         tuple(rows),
         words=2,
         note=f"* the best of a column; ± half the {LEVEL} % interval of the mean over seeds, by Student's t",

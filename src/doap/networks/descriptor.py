@@ -123,8 +123,9 @@ def describe(patches: NDArray[np.uint8], model: Descriptor) -> NDArray[Any]:
     size = batch_size(device)
     model.eval()
     with torch.inference_mode():
-        chunks = [
-            model(torch.from_numpy(patches[start : start + size]).to(device)).cpu().numpy()
-            for start in range(0, len(patches), size)
-        ]
+        # Torch takes neither what is flipped nor, without a warning, what cannot be written: these are copied.
+        parts = (
+            np.require(patches[start : start + size], requirements=["C", "W"]) for start in range(0, len(patches), size)
+        )
+        chunks = [model(torch.from_numpy(part).to(device)).cpu().numpy() for part in parts]
     return np.concatenate(chunks)

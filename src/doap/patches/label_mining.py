@@ -25,13 +25,13 @@ from doap.objectives.lists import IgnoreTable
 from doap.patches.grouping import Grouping, Ids
 from doap.patches.hog import hog
 from doap.patches.k_means import k_means
-from doap.patches.patchset import PatchSet
 from doap.patches.resident import send
 
 CLUSTERS = 100
 PERCENTILE = 20.0
 FORMAT = "doap mined labels 1"
 CHUNK = 256
+SIDE = 64  # of the patches that HOG looks at
 
 
 def appearance(patches: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def appearance(patches: Tensor) -> Tensor:
         (N, 2240) float32.
     """
     values = patches[:, None].float() / 255
-    large, small = (F.interpolate(values, (side, side), mode="bilinear", antialias=True)[:, 0] for side in (64, 16))
+    large, small = (F.interpolate(values, (side, side), mode="bilinear", antialias=True)[:, 0] for side in (SIDE, 16))
     return torch.cat((hog(large).flatten(1), small.flatten(1)), 1)
 
 
@@ -124,36 +124,32 @@ def check_name(path: Path) -> None:
 
 
 def mine_labels(
-    patches: PatchSet,
+    data: Grouping,
+    take: Callable[[Ids], Tensor],
     clusters: int = CLUSTERS,
     percentile: float = PERCENTILE,
     seed: int = 0,
-    device: str | torch.device = "cpu",
     progress: Callable[[int], None] = lambda _count: None,
 ) -> MinedLabels:
     """Cluster the patches of each sequence and find the clusters that look too much alike.
 
     Args:
-        patches: the set. One sequence at a time is held in memory, 9 kB a patch.
+        data: the set. One sequence at a time is held in memory, 9 kB a patch.
+        take: gives the patches at some indices, (M, S, S) uint8, on the device where to work.
         clusters: K; a sequence with fewer patches has as many clusters as patches.
         percentile: of the distances between centres, where the threshold lies.
         seed: fixes the clusters, on one kind of device.
-        device: where to work.
         progress: called with how many more patches are done.
     """
-    sequences = np.unique(patches.sequences)
-    of_patch = np.empty(len(patches), np.int64)
+    sequences = np.unique(data.sequences)
+    of_patch = np.empty(len(data.sequences), np.int64)
     near = torch.zeros(len(sequences), clusters, clusters, dtype=torch.bool)
     thresholds = np.zeros(len(sequences), np.float32)
     for place, sequence in enumerate(sequences):
-        indices = np.flatnonzero(patches.sequences == sequence)
+        indices = np.flatnonzero(data.sequences == sequence)
         count = min(clusters, len(indices))
-        points = torch.cat(
-            [
-                appearance(torch.from_numpy(patches.take(indices[start : start + CHUNK])).to(device))
-                for start in range(0, len(indices), CHUNK)
-            ]
-        )
+        starts = range(0, len(indices), CHUNK)
+        points = torch.cat([appearance(take(indices[start : start + CHUNK])) for start in starts])
         random = torch.Generator().manual_seed(seed + place)
         centres, assigned = k_means(points, count, random)
         near[place, :count, :count], thresholds[place] = _alike(centres, percentile)

@@ -74,7 +74,17 @@ class ResidentFrames:
         """
         chosen = send(indices, self.device)
         chance = torch.rand(len(chosen), generator=random, device=self.device)
-        strength = mixed_levels((chance * self._levels[chosen]).long(), jitter)
+        return self._views(chosen, (chance * self._levels[chosen]).long(), random, zooms, jitter)
+
+    def plain(self, indices: Ids) -> Tensor:
+        """Cut the frames at `indices` undisturbed: (M, size, size) uint8 on the device."""
+        chosen = send(indices, self.device)
+        return self._views(chosen, torch.zeros_like(chosen), torch.Generator(self.device))
+
+    def _views(
+        self, chosen: Tensor, levels: Tensor, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0
+    ) -> Tensor:
+        strength = mixed_levels(levels, jitter)
         jittered = jitter_frames(self._frames[chosen], strength, random)
         shown = 1.0 if zooms is None else torch.exp2(-zooms)
         grid = tilted_grid(jittered, strength, self.size, random, shown)

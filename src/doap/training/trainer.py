@@ -19,8 +19,11 @@ from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.network import PatchNetwork
 from doap.networks.spatial_transformer import slow_parameters
 from doap.objectives import backward_in_chunks
-from doap.patches.frameset import FrameSet
-from doap.patches.label_mining import MinedLabels, mine_labels
+from doap.patches.grouping import Ids
+from doap.patches.label_mining import SIDE, MinedLabels, mine_labels
+from doap.patches.patchset import PatchSet
+from doap.patches.resident import send
+from doap.patches.resident_frames import ResidentFrames
 from doap.training.averaging import MovingAverage
 from doap.training.batches import Batch, Batches
 from doap.training.checkpoint import Place, load_checkpoint, save_checkpoint
@@ -141,7 +144,8 @@ class Training:
         self.objective = make_objective(recipe, fabric.world_size)
         self.teacher = Teacher(recipe.teacher, recipe, fabric) if recipe.teacher else None
         self.optimiser = make_optimiser(self.network, recipe)
-        mined = self._mine(data) if recipe.label_mining else None
+        sources = sources or Sources()
+        mined = self._mine(data, sources) if recipe.label_mining else None
         size, rank, ranks = self.network.input_size, fabric.global_rank, fabric.world_size
         tell = self._tell("loading the set")
         self.batches = Batches(data, recipe, fabric.device, size, mined, rank, ranks, tell, sources)
@@ -258,10 +262,8 @@ class Training:
             f"last good weights in {LAST_GOOD}); lower lr"
         )
 
-    def _mine(self, data: Data) -> MinedLabels:
+    def _mine(self, data: Data, sources: Sources) -> MinedLabels:
         """The labels mined from the data: once a run, by the chief."""
-        if isinstance(data, FrameSet):
-            raise DoapError("label_mining clusters patches, and a frame set has none of its own; build a patch set")
         path = self.run / MINED
         if self.fabric.is_global_zero and not path.exists():
             tell, done = self._tell("mining labels"), 0
@@ -271,9 +273,17 @@ class Training:
                 done += count
                 tell(done / len(data))
 
-            mine_labels(data, seed=self.recipe.seed, device=self.fabric.device, progress=more).save(path, data)
+            mine_labels(data, self._take(data, sources), seed=self.recipe.seed, progress=more).save(path, data)
         self.fabric.barrier()
         return MinedLabels.load(path, data)
+
+    def _take(self, data: Data, sources: Sources) -> Callable[[Ids], Tensor]:
+        """How to get patches on the device as they are in the set; those of frames are cut undisturbed."""
+        if isinstance(data, PatchSet):
+            return lambda indices: send(data.take(indices), self.fabric.device)
+        source = sources.load(data, self.fabric.device, SIDE)
+        assert isinstance(source, ResidentFrames)
+        return source.plain
 
     def _tell(self, doing: str) -> Callable[[float], None]:
         """What to call with the share that is done of something before the training begins."""
