@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -54,7 +56,9 @@ def test_patches_may_be_read_only_or_flipped() -> None:
     real = model("real")
     fixed = PATCHES.copy()
     fixed.flags.writeable = False
-    np.testing.assert_array_equal(describe(fixed, real), describe(PATCHES, real))  # a warning would fail the test
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(describe(fixed, real), describe(PATCHES, real))
     np.testing.assert_array_equal(describe(PATCHES[:, ::-1], real), describe(PATCHES[:, ::-1].copy(), real))
 
 
