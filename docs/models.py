@@ -29,7 +29,8 @@ BESIDE = ("rootsift", "sift")  # what the models are shown beside
 # The results that models are looked up in, and which of their tables.
 JUDGED: dict[str, tuple[str, Callable[[Result], Table]]] = {
     "oxford-harris-affine": ("Oxford, Harris-Affine frames, all cut at extent 3", sequence_table),
-    "oxford-dog": ("Oxford, DoG frames, each cut at its own extent", sequence_table),
+    "oxford-dog": ("Oxford, DoG frames, all cut at extent 12", sequence_table),
+    "oxford-dog-17": ("Oxford, DoG frames, all cut at extent 17", sequence_table),
     "hpatches": ("HPatches, folders made of image sequences", lambda result: hpatches_summary(result)[0]),
     "i_contruction": ("HPatches, the official patches of i_contruction", lambda result: hpatches_summary(result)[0]),
 }

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from doap.evaluation.hpatches_tables import HEADLINES, NOISE, mean_score
-from doap.evaluation.pair_tables import oxford_tables
+from doap.evaluation.pair_tables import oxford_tables, sequence_table
 from doap.evaluation.result import Result, read_result
 from doap.evaluation.table import Row, Table, number
 
@@ -28,6 +28,7 @@ def tables() -> dict[str, str]:
         ("i_contruction", hpatches_summary),
         ("oxford-harris-affine", oxford_tables),
         ("oxford-dog", oxford_tables),
+        ("oxford-dog-17", lambda result: [sequence_table(result)]),
     ):
         found[name] = "\n\n".join(map(markdown, make(read_result(RESULTS / f"{name}.json"))))
     machines = [json.loads(file.read_text()) for file in sorted(SPEED.glob("evaluation-*.json"))]
