@@ -79,7 +79,7 @@ def test_nearest_non_matches_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_non_match_the_list_is_right_and_has_no_gradient(device: torch.device) -> None:
     outputs = torch.randn(8, 4, device=device, requires_grad=True)
     found = precision(outputs, torch.zeros(8, dtype=torch.int64), "real")
-    assert float(found) == pytest.approx(1, abs=1e-6)
+    assert float(found.detach()) == pytest.approx(1, abs=1e-6)
     assert float(torch.autograd.grad(found, outputs)[0].abs().max()) < 1e-6
 
 
