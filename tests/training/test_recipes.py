@@ -58,7 +58,7 @@ TINY = {"network": "tiny", "distil": 5, "epochs": 6}
 ALIGNED = {"transformer": True, "slower": 10000, "epochs": 5}
 OURS: dict[str, dict[str, Any]] = {
     "frames-real": {**REAL, "lr": 1, "epochs": 7},
-    "frames-binary": {**BINARY, "lr": 2, "epochs": 7},
+    "frames-binary": {**BINARY, "lr": 2, "epochs": 7, "teacher": "doap-128", "distil": 10},
     "frames-st-real": {**REAL, **ALIGNED, "lr": 1},
     "frames-st-binary": {**BINARY, **ALIGNED, "lr": 2},
     "frames-tiny-real": {**REAL, **TINY, "lr": 1, "teacher": "doap-128"},

@@ -1,6 +1,6 @@
 """Objectives: tensors in, a scalar out. `loss(outputs, groups, ignore)` for each of them."""
 
-from doap.objectives.distillation import DistillationLoss
+from doap.objectives.distillation import ImitationLoss, SimilarityLoss
 from doap.objectives.distributed import DistributedAveragePrecisionLoss, UnionLoss
 from doap.objectives.fastap import FastAPLoss
 from doap.objectives.gor import GlobalOrthogonalLoss
@@ -17,7 +17,6 @@ from doap.objectives.tfeat import TripletLoss
 
 __all__ = [
     "AveragePrecisionLoss",
-    "DistillationLoss",
     "DistributedAveragePrecisionLoss",
     "FastAPLoss",
     "GlobalOrthogonalLoss",
@@ -25,9 +24,11 @@ __all__ = [
     "HistogramLoss",
     "HyNetLoss",
     "IgnoreTable",
+    "ImitationLoss",
     "Kind",
     "L2NetLoss",
     "SOSNetLoss",
+    "SimilarityLoss",
     "SmoothAPLoss",
     "TripletLoss",
     "UnionLoss",

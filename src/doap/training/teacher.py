@@ -11,7 +11,7 @@ from doap.networks import registry
 from doap.networks.descriptor import batch_size, to_input
 from doap.networks.fast import fold_normalisation
 from doap.networks.peers import list_peers
-from doap.objectives import DistillationLoss
+from doap.objectives import ImitationLoss, SimilarityLoss
 from doap.objectives.distributed import union
 from doap.training.recipe import Recipe
 
@@ -23,28 +23,24 @@ def identify(recipe: Recipe) -> dict[str, str] | None:
     """Which weights a recipe's teacher has, for the record: its name or path, and their SHA-256.
 
     Raises:
-        DoapError: if it cannot be loaded, has none, or describes otherwise than the student.
+        DoapError: if it cannot be loaded, or has none.
     """
     if recipe.teacher is None:
         return None
     if recipe.teacher in list_peers():
         raise DoapError(f"teacher={recipe.teacher}: handcrafted, it has no weights; name a trained model")
     try:
-        teacher = registry.load(recipe.teacher)  # one that cannot be loaded is better refused before there is a run
+        registry.load(recipe.teacher)  # one that cannot be loaded is better refused before there is a run
         content = registry.find_weights(recipe.teacher).read_bytes()
     except DoapError as fault:
         raise DoapError(f"teacher={fault}") from None
-    theirs, own = (teacher.kind, teacher.network.dimensions), (recipe.kind, recipe.dimensions)
-    if theirs != own:
-        raise DoapError(
-            f"teacher={recipe.teacher}: its descriptors are {theirs[0]}, of {theirs[1]} dimensions, and the student's "
-            f"{own[0]}, of {own[1]}; they must be alike"
-        )
     return {"model": recipe.teacher, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 class Teacher:
     """Describes the patches of a list, in the precision of the training, and compares the student with itself.
+
+    A student of its kind and dimensions imitates its descriptors; any other, its similarities.
 
     Args:
         model: name or path, as `doap.load` takes it.
@@ -58,7 +54,8 @@ class Teacher:
         self._network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         self._fabric = fabric
         self._weight = recipe.distil
-        self._compare = DistillationLoss(recipe.kind)
+        alike = (recipe.kind, recipe.dimensions) == (descriptor.kind, descriptor.network.dimensions)
+        self._compare = ImitationLoss(recipe.kind) if alike else SimilarityLoss(recipe.kind, descriptor.kind)
 
     def loss(self, outputs: Tensor, pixels: Tensor) -> Tensor:
         """How far the student is from it, weighted, a scalar; with several ranks, over the list that all hold together.
