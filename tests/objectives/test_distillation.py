@@ -97,6 +97,24 @@ def test_a_student_like_its_teacher_has_nothing_to_learn() -> None:
     assert abs(float(SimilarityLoss("binary", "binary")(bits, taught))) < 1e-6
 
 
+def test_descending_makes_a_student_rank_as_its_teacher() -> None:
+    taught = torch.randn(40, 64)
+    taught[::2] += 2 * taught[1::2]  # some are alike
+    outputs = torch.randn(40, 24).requires_grad_()
+    loss = SimilarityLoss("real", "real")
+    before = float(loss(outputs, taught).detach())
+    optimiser = torch.optim.Adam([outputs], 0.05)
+    for _ in range(300):
+        optimiser.zero_grad()
+        value = loss(outputs, taught)
+        value.backward()
+        optimiser.step()
+    assert float(value.detach()) < before / 10
+    unit, right = (torch.nn.functional.normalize(x, dim=1) for x in (outputs, taught))
+    nearest = (unit @ unit.T - 2 * torch.eye(40)).argmax(1)
+    assert (nearest == (right @ right.T - 2 * torch.eye(40)).argmax(1)).all()
+
+
 @pytest.mark.parametrize("loss", [ImitationLoss("real"), ImitationLoss("binary"), SimilarityLoss("binary", "real")])
 def test_half_precision_and_descriptors_of_zeros_stay_finite(
     loss: ImitationLoss | SimilarityLoss, device: torch.device

@@ -12,11 +12,11 @@ from doap.photos.frames import detect_dog
 
 @pytest.fixture
 def frames(photo: np.ndarray) -> FrameSet:
-    """The same 150 frames as single photos' and as tracks', the latter in another photo."""
+    """The same 150 frames as single photos' and as still views', the latter in another photo."""
     found = detect_dog(photo, 150)
     twice = np.concatenate([found, found])
     which = np.repeat([0, 1], len(found))
-    return FrameSet([encode(photo), encode(photo)], ["a", "b"], which, twice, np.arange(300), which, 2 * which)
+    return FrameSet([encode(photo), encode(photo)], ["a", "b"], which, twice, np.arange(300), which, which)
 
 
 def likeness(drawn: np.ndarray, plain: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def test_drawn_patches_are_views_of_their_frames(frames: FrameSet, photo: np.nda
     other = likeness(drawn.cpu().numpy(), np.roll(plain, 7, axis=0))
     assert np.median(own) > 0.7 > 0.3 > np.median(np.abs(other))
     # Photos that differ by themselves are disturbed less.
-    assert own[150:].mean() > own[:150].mean() + 0.03
+    assert own[150:].mean() > own[:150].mean() + 0.05
 
 
 def test_one_item_drawn_twice_gives_two_views_and_a_seed_the_same_ones(frames: FrameSet, device: str) -> None:

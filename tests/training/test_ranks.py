@@ -33,9 +33,10 @@ def patches(tmp_path: Path) -> PatchSet:
     [
         {"kind": "binary", "pooled": 1.0},
         {"objective": "hardnet"},
+        {"teacher": "doap-demo-128", "distil": 5.0, "network": "tiny"},
         {"teacher": "doap-demo-128", "distil": 5.0, "network": "tiny", "dimensions": 128},
     ],
-    ids=["ap", "hardnet", "tiny-teacher"],
+    ids=["ap", "hardnet", "tiny-similarity", "tiny-imitation"],
 )
 def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, Any]) -> None:
     common = {"width": 2, "dimensions": 16, "list_size": 80, "epochs": 1, "dropout": 0.2, "augment": True}

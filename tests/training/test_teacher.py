@@ -66,7 +66,12 @@ def test_the_loss_is_the_objectives_and_the_teachers(chunk: int | None, patches:
 
 @pytest.mark.parametrize(
     ("kind", "teacher_kind", "dimensions", "distil"),
-    [("real", "real", 16, 10.0), ("binary", "binary", 16, 10.0), ("binary", "real", 24, 100.0)],
+    [
+        ("real", "real", 16, 10.0),
+        ("binary", "binary", 16, 10.0),
+        ("real", "real", 24, 100.0),
+        ("binary", "real", 24, 100.0),
+    ],
 )
 def test_a_student_comes_to_see_patches_as_its_teacher_does(
     kind: Kind, teacher_kind: Kind, dimensions: int, distil: float, patches: PatchSet, tmp_path: Path

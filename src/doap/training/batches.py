@@ -71,10 +71,10 @@ class Batches:
         progress: Callable[[float], None] = lambda _done: None,
         sources: Sources | None = None,
     ) -> None:
-        for key, set_ in (("zoom", recipe.zoom != 0), ("jitter", recipe.jitter != 1)):
-            if set_ and not data.fresh:
-                asked = f"{key}={getattr(recipe, key)}"
-                raise DoapError(f"{asked} cuts patches anew from photos, and {data} has none; take a frame set")
+        for key in ("zoom", "jitter"):
+            value = getattr(recipe, key)
+            if value != Recipe.model_fields[key].default and not data.fresh:
+                raise DoapError(f"{key}={value} cuts patches anew from photos, and {data} has none; take a frame set")
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
