@@ -66,8 +66,13 @@ def textbook_loss(
     return loss
 
 
-def textbook_matching(outputs: Tensor, groups: Tensor, kind: Kind, ignore: Tensor) -> Tensor:
-    """The AP of matching in two bins, pair by pair; `ignore` is an (M, M) mask."""
+def textbook_matching(
+    outputs: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: Tensor, handicap: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The AP of matching and its handicap, pair by pair; `ignore` is an (M, M) mask.
+
+    A given handicap is taken instead of the list's own: so that only what has a gradient moves.
+    """
     unit = torch.nn.functional.normalize(outputs, dim=1) if kind == "real" else outputs.tanh()
     reach = 2.0 if kind == "real" else float(outputs.shape[1])
 
@@ -82,11 +87,13 @@ def textbook_matching(outputs: Tensor, groups: Tensor, kind: Kind, ignore: Tenso
             if i != j and groups[i] == groups[j]:
                 right.append(distance(i, j))
                 wrong += [min(negatives)] if negatives else []
-    centres = reach * torch.tensor([0.0, 0.5, 1.0], dtype=outputs.dtype)
+    lead = (sum(wrong) / max(1, len(wrong)) - sum(right) / len(right)).detach().clamp(min=0)
+    used = lead if handicap is None else handicap
+    centres = reach / bins * torch.arange(bins + 1, dtype=outputs.dtype)
 
     def histogram(values: list[Tensor]) -> Tensor:
-        kernel = [(1 - (value - centres).abs() * 2 / reach).relu() for value in values]
+        kernel = [(1 - (value.clamp(max=reach) - centres).abs() * bins / reach).relu() for value in values]
         return torch.stack([*kernel, torch.zeros_like(centres)]).sum(0)
 
-    matched = histogram(right)
-    return textbook_average_precision(matched, matched + histogram(wrong))
+    matched = histogram([value + used for value in right])
+    return textbook_average_precision(matched, matched + histogram(wrong)), lead

@@ -37,8 +37,8 @@ class AveragePrecisionLoss(nn.Module):
 
     Args:
         kind: "real" (L2-normalised, Euclidean) or "binary" (tanh, Hamming).
-        bins: b, the number of bin intervals of each query's list. By default 25 for real-valued descriptors, and the
-            number of bits, one bin an integer distance, for binary ones: the paper's choices.
+        bins: b, the number of bin intervals. By default 25 for real-valued descriptors, and the number
+            of bits, one bin an integer distance, for binary ones: the paper's choices.
         pooled: weight of the pooled lists.
         matching: weight of the list of matching.
 
@@ -94,7 +94,8 @@ class AveragePrecisionLoss(nn.Module):
                 pools = pools.to(matches.device)
             loss = loss + self.pooled * (1 - _mean_precision(pool(matches, pools), pool(ranked, pools)))
         if self.matching:
-            precision = matching_precision(batch.descriptors, batch.groups, self.kind, batch.ignore)
+            bins = self._bins(batch.descriptors)
+            precision = matching_precision(batch.descriptors, batch.groups, self.kind, bins, batch.ignore)
             loss = loss + self.matching * (1 - precision)
         return loss
 

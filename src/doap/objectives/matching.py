@@ -6,13 +6,13 @@ every matching pair P = {(q, x) : x ∈ S⁺(q)} and, as often, the query's near
 `average_precision`):
 
     n(q) = argmin_{x ∈ S⁻(q)} D(q, x)
-    h⁺_k = Σ_P δ(D(q, x), k)
+    h⁺_k = Σ_P δ(D(q, x) + a, k)
     h_k  = h⁺_k + Σ_P δ(D(q, n(q)), k)
+    a    = max(0, mean_P D(q, n(q)) - mean_P D(q, x))
 
-in two bins, k = 0, 1, 2. In narrow bins the list is soon all but sorted, and few pairs have a gradient left. Bins as
-wide as half the reach of distances leave every pair one, however good the descriptor becomes: matches are drawn near
-and nearest non-matches pushed away, as margins do, and precision weighs the two against each other. S⁻ may be empty:
-then the second sum leaves the query out.
+a is a handicap: matches start behind by the lead that they have on average. Without it the list is soon all but sorted,
+and few pairs have a gradient left; with it the list stays undecided however good the descriptor becomes. It is a
+constant of each batch and has no gradient. S⁻ may be empty: then the second sum leaves the query out.
 """
 
 from collections.abc import Iterator
@@ -23,18 +23,18 @@ from torch import Tensor
 from doap.objectives.average_precision import distances_of, inner_products, relaxed_average_precision
 from doap.objectives.lists import IgnoreTable, Kind, reach
 
-BINS = 2
 ENTRIES = 1 << 24  # of the distances that are held at once
 
 
 def matching_precision(
-    descriptors: Tensor, groups: Tensor, kind: Kind, ignore: IgnoreTable | Tensor | None = None
+    descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | Tensor | None = None
 ) -> Tensor:
     """Relaxed AP of the list of matching, a scalar with a gradient.
 
     Args:
         descriptors: (M, d) unit vectors or relaxed bits.
         groups: (M,) integers, on any device; at least two are equal.
+        bins: b, the number of bin intervals.
         ignore: an `IgnoreTable` on the descriptors' device, or an (M, M) bool mask there.
     """
     device = descriptors.device
@@ -45,9 +45,12 @@ def matching_precision(
     near, exists = nearest_non_matches(descriptors, groups.to(device), ignore)
     others = distances(descriptors, descriptors[near], kind)
     counted = (pairs_of * exists).to(others.dtype)
+    handicap = (counted * others).sum() / counted.sum().clamp(min=1) - matches.mean()
     farthest = reach(kind, descriptors.shape[1])
-    matched = _histogram(matches, torch.full_like(matches, 2), farthest)  # of each pair both ends are queries
-    return relaxed_average_precision(matched, matched + _histogram(others, counted, farthest)).squeeze(0)
+    # Of each pair both ends are queries.
+    twice = torch.full_like(matches, 2)
+    matched = _histogram(matches + handicap.detach().clamp(min=0), twice, bins, farthest)
+    return relaxed_average_precision(matched, matched + _histogram(others, counted, bins, farthest)).squeeze(0)
 
 
 def matching_pairs(groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,13 +98,13 @@ def distances(one: Tensor, other: Tensor, kind: Kind) -> Tensor:
     return distances_of((one * other).sum(1), kind, one.shape[1])
 
 
-def _histogram(values: Tensor, weights: Tensor, farthest: float) -> Tensor:
-    """h_k = Σ weight δ(value, k) of one list, (1, BINS + 1).
+def _histogram(values: Tensor, weights: Tensor, bins: int, farthest: float) -> Tensor:
+    """h_k = Σ weight δ(value, k) of one list, (1, bins + 1).
 
     Summed densely: one list is cheap, and the sums of a GPU do not depend on the order of its threads.
     """
-    positions = values.clamp(max=farthest) * (BINS / farthest)
-    centres = torch.arange(BINS + 1, device=values.device)
+    positions = values.clamp(max=farthest) * (bins / farthest)
+    centres = torch.arange(bins + 1, device=values.device)
     return (weights[:, None] * (1 - (positions[:, None] - centres).abs()).relu()).sum(0, keepdim=True)
 
 
