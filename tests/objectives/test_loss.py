@@ -5,7 +5,7 @@ import torch
 from textbook import textbook_loss
 from torch import Tensor
 
-from doap.objectives import AveragePrecisionLoss, IgnoreTable, Kind
+from doap.objectives import AveragePrecisionLoss, FastAPLoss, IgnoreTable, Kind
 
 KINDS = pytest.mark.parametrize("kind", ["real", "binary"])
 
@@ -147,6 +147,20 @@ def test_the_order_of_the_batch_does_not_matter() -> None:
     torch.testing.assert_close(shuffled, precisions[order])
 
 
+def test_squared_bins_are_those_of_fastap(device: torch.device) -> None:
+    """The peer's formula on these histograms is the peer's loss, which is compared with others' implementations."""
+    outputs = torch.randn(60, 7, device=device)
+    groups = torch.arange(60, device=device) // 3
+    ignore = IgnoreTable(
+        torch.arange(60) % 4, torch.eye(4, dtype=torch.bool).roll(1, 0) | torch.eye(4).roll(-1, 0).bool()
+    )
+    matches, ranked = AveragePrecisionLoss("real", squared=True).histograms(outputs, groups, ignore)
+    assert matches.shape == (60, 11)
+    precision = matches * matches.cumsum(1) / ranked.cumsum(1).clamp(min=1e-9)
+    expected = FastAPLoss(10)(outputs, groups, IgnoreTable(ignore.labels.to(device), ignore.table.to(device)))
+    torch.testing.assert_close(1 - (precision.sum(1) / 2).mean(), expected, rtol=0, atol=1e-4)
+
+
 def test_pooled_ranks_pairs_of_different_queries() -> None:
     """Perfect for each query alone; pooled, the loose group's matches lie behind the tight pair's non-matches."""
     angles = torch.tensor([0.0, 0.1, 0.5, 0.6, 2.0, 2.9], dtype=torch.float64)
@@ -218,6 +232,8 @@ def test_refuses_other_misuse() -> None:
         AveragePrecisionLoss("real", bins=0)
     with pytest.raises(ValueError, match="pooled is a weight"):
         AveragePrecisionLoss("real", pooled=-1.0)
+    with pytest.raises(ValueError, match="distances between bits are not squared"):
+        AveragePrecisionLoss("binary", squared=True)
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,20 @@ from doap.objectives import IgnoreTable, Kind
 
 
 def textbook_histograms(
-    outputs: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | Tensor | None
+    outputs: Tensor,
+    groups: Tensor,
+    kind: Kind,
+    bins: int,
+    ignore: IgnoreTable | Tensor | None,
+    by_square: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """h⁺ and h with one kernel a pair and a bin, (M, M, b + 1), and nothing clever."""
     if kind == "real":
         unit = torch.nn.functional.normalize(outputs, dim=1)
         squared = 2 - 2 * (unit[:, None] * unit[None]).sum(2)
         same = squared < 1e-14
-        distances = torch.where(same, 1, squared).sqrt().masked_fill(same, 0)
-        width = 2 / bins
+        distances = squared if by_square else torch.where(same, 1, squared).sqrt().masked_fill(same, 0)
+        width = (4 if by_square else 2) / bins
     else:
         bits = outputs.tanh()
         distances = ((1 - bits[:, None] * bits[None]) / 2).sum(2)
@@ -50,9 +55,10 @@ def textbook_loss(
     ignore: IgnoreTable | Tensor | None = None,
     pooled: float = 0.0,
     pools: Tensor | None = None,
+    by_square: bool = False,
 ) -> Tensor:
     """The whole objective, list by list."""
-    matches, ranked = textbook_histograms(outputs, groups, kind, bins, ignore)
+    matches, ranked = textbook_histograms(outputs, groups, kind, bins, ignore, by_square)
     queries = [i for i in range(len(groups)) if (groups == groups[i]).sum() > 1]
     loss = 1 - torch.stack([textbook_average_precision(matches[i], ranked[i]) for i in queries]).mean()
     if pooled:

@@ -60,7 +60,7 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
         shares = [end - start for start, end in pairwise(cuts)]
         rows = range(cuts[rank], cuts[rank + 1])
         return fused_histograms(
-            descriptors, groups, self.kind, bins, ignore, rows, collect=lambda part: _gather(part, shares)
+            descriptors, groups, self.ranked_as, bins, ignore, rows, collect=lambda part: _gather(part, shares)
         )
 
 

@@ -12,7 +12,7 @@ from doap.objectives.matching import matching_precision
 
 
 class Batch(NamedTuple):
-    """A checked batch: (M, d) unit vectors or relaxed bits, their (M,) groups, and what to leave out."""
+    """A checked batch: (M, d) descriptors as they are ranked, their (M,) groups, and what to leave out."""
 
     descriptors: Tensor
     groups: Tensor
@@ -38,9 +38,11 @@ class AveragePrecisionLoss(nn.Module):
     Args:
         kind: "real" (L2-normalised, Euclidean) or "binary" (tanh, Hamming).
         bins: b, the number of bin intervals. By default 25 for real-valued descriptors, and the number
-            of bits, one bin an integer distance, for binary ones: the paper's choices.
+            of bits, one bin an integer distance, for binary ones: the paper's choices. 10 if squared.
         pooled: weight of the pooled lists.
         matching: weight of the list of matching.
+        squared: bins are even in D² instead of D, as FastAP's: wide among near neighbours, narrow among the many
+            that are far. Of real-valued descriptors only.
 
     Example:
         >>> import torch
@@ -52,10 +54,19 @@ class AveragePrecisionLoss(nn.Module):
         True
     """
 
-    def __init__(self, kind: Kind, bins: int | None = None, pooled: float = 0.0, matching: float = 0.0) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        bins: int | None = None,
+        pooled: float = 0.0,
+        matching: float = 0.0,
+        squared: bool = False,
+    ) -> None:
         super().__init__()
         if kind not in ("real", "binary"):
             raise ValueError(f'kind is "real" or "binary", not {kind!r}')
+        if squared and kind == "binary":
+            raise ValueError("distances between bits are not squared: leave squared to real-valued descriptors")
         if bins is not None and bins < 1:
             raise ValueError(f"bins must be at least 1, not {bins}")
         for name, weight in (("pooled", pooled), ("matching", matching)):
@@ -65,6 +76,9 @@ class AveragePrecisionLoss(nn.Module):
         self.bins = bins
         self.pooled = pooled
         self.matching = matching
+        self.squared = squared
+        # Where F and G have d dimensions and length √d, D²/4 · d = (d - FᵀG) / 2: the distance between d bits.
+        self.ranked_as: Kind = "binary" if squared else kind
 
     def forward(
         self,
@@ -95,7 +109,7 @@ class AveragePrecisionLoss(nn.Module):
             loss = loss + self.pooled * (1 - _mean_precision(pool(matches, pools), pool(ranked, pools)))
         if self.matching:
             bins = self._bins(batch.descriptors)
-            precision = matching_precision(batch.descriptors, batch.groups, self.kind, bins, batch.ignore)
+            precision = matching_precision(batch.descriptors, batch.groups, self.ranked_as, bins, batch.ignore)
             loss = loss + self.matching * (1 - precision)
         return loss
 
@@ -116,23 +130,27 @@ class AveragePrecisionLoss(nn.Module):
         """The batch, with what to ignore on the device of its descriptors."""
         check_batch(outputs, groups)
         descriptors, groups = relaxed_descriptors(outputs, self.kind), groups.to(torch.int64)
+        if self.squared:
+            descriptors = descriptors * descriptors.shape[1] ** 0.5
         if isinstance(ignore, Tensor):
             if ignore.shape != (len(groups), len(groups)) or ignore.dtype != torch.bool:
                 raise ValueError(f"an ignore mask must be (M, M) bool, not {tuple(ignore.shape)} {ignore.dtype}")
             return Batch(descriptors, groups, ignore.to(outputs.device))
         if ignore is not None:
             ignore.check(len(groups))
-            ignore = IgnoreTable(ignore.labels.to(outputs.device, torch.int64), ignore.table.to(outputs.device))
+            labels = ignore.labels.to(outputs.device, torch.int64, non_blocking=True)
+            ignore = IgnoreTable(labels, ignore.table.to(outputs.device))
         return Batch(descriptors, groups, ignore)
 
     def _bins(self, descriptors: Tensor) -> int:
-        return self.bins or (25 if self.kind == "real" else descriptors.shape[1])
+        usual = descriptors.shape[1] if self.kind == "binary" else 10 if self.squared else 25
+        return self.bins or usual
 
     def _histograms(self, batch: Batch) -> tuple[Tensor, Tensor]:
         descriptors, groups, ignore = batch
         bins = self._bins(descriptors)
         if isinstance(ignore, Tensor):
-            return dense_histograms(descriptors, groups.to(descriptors.device), self.kind, bins, ignore)
+            return dense_histograms(descriptors, groups.to(descriptors.device), self.ranked_as, bins, ignore)
         return self._fused(descriptors, groups, bins, ignore)
 
     def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (of all processes: below)
@@ -144,7 +162,7 @@ class AveragePrecisionLoss(nn.Module):
     def _fused(
         self, descriptors: Tensor, groups: Tensor, bins: int, ignore: IgnoreTable | None
     ) -> tuple[Tensor, Tensor]:
-        return fused_histograms(descriptors, groups, self.kind, bins, ignore)
+        return fused_histograms(descriptors, groups, self.ranked_as, bins, ignore)
 
 
 def _has_match(matches: Tensor) -> Tensor:

@@ -39,10 +39,11 @@ def matching_precision(
     """
     device = descriptors.device
     first, second = matching_pairs(groups)
-    pairs_of = torch.bincount(torch.cat((first, second)), minlength=len(groups)).to(device)
-    first, second = first.to(device), second.to(device)
+    pairs_of = torch.bincount(torch.cat((first, second)), minlength=len(groups))
+    # Sent without waiting: a GPU that is waited for stands idle while the next kernels are prepared.
+    first, second, pairs_of, groups = (each.to(device, non_blocking=True) for each in (first, second, pairs_of, groups))
     matches = distances(descriptors[first], descriptors[second], kind)
-    near, exists = nearest_non_matches(descriptors, groups.to(device), ignore)
+    near, exists = nearest_non_matches(descriptors, groups, ignore)
     others = distances(descriptors, descriptors[near], kind)
     counted = (pairs_of * exists).to(others.dtype)
     handicap = (counted * others).sum() / counted.sum().clamp(min=1) - matches.mean()
