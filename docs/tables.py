@@ -1,6 +1,6 @@
-"""Writes the tables of docs/evaluation.md from the results in docs/results and benchmarks/results.
+"""Writes the tables of docs/evaluation.md and docs/study.md from the results in docs/results and benchmarks/results.
 
-    python docs/tables.py        # after measuring again
+    python docs/tables.py        # after measuring again; draws the figures of the studies too
 
 A table stands between `<!-- NAME -->` and `<!-- /NAME -->`; a test says when it is not what the results give.
 """
@@ -12,16 +12,19 @@ from pathlib import Path
 from doap.evaluation.hpatches_tables import HEADLINES, NOISE, mean_score
 from doap.evaluation.pair_tables import oxford_tables, sequence_table
 from doap.evaluation.result import Result, read_result
+from doap.evaluation.study_figure import draw_study
+from doap.evaluation.study_table import Standing, standings, study_table
 from doap.evaluation.table import Row, Table, number
+from doap.training.study import KEYS, best_tries
 
 DOCS = Path(__file__).parent
-PAGE = DOCS / "evaluation.md"
 RESULTS = DOCS / "results"
 SPEED = DOCS.parent / "benchmarks" / "results"
+STUDIES = ("objectives", "data")
 
 
-def tables() -> dict[str, str]:
-    """The text of each table, by name."""
+def evaluation() -> dict[str, str]:
+    """The text of each table of evaluation.md, by name."""
     found = {}
     for name, make in (
         ("hpatches", hpatches_summary),
@@ -33,6 +36,18 @@ def tables() -> dict[str, str]:
         found[name] = "\n\n".join(map(markdown, make(read_result(RESULTS / f"{name}.json"))))
     machines = [json.loads(file.read_text()) for file in sorted(SPEED.glob("evaluation-*.json"))]
     return {**found, "speed": markdown(speed(machines)), "fast": markdown(fastest_mode(machines))}
+
+
+def standings_of(study: str) -> list[Standing]:
+    """The runs of a study, best first."""
+    rows = json.loads((RESULTS / f"study-{study}.json").read_text())["rows"]
+    measures = [name for name in rows[0] if name not in KEYS]
+    return standings(rows, best_tries(rows), measures)
+
+
+def studies() -> dict[str, str]:
+    """The text of each table of study.md, by name."""
+    return {study: markdown(study_table(standings_of(study))) for study in STUDIES}
 
 
 def hpatches_summary(result: Result) -> list[Table]:
@@ -86,16 +101,23 @@ def markdown(table: Table) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def filled(page: str) -> str:
-    """The page with its tables as the results give them."""
-    for name, text in tables().items():
+PAGES = {DOCS / "evaluation.md": evaluation, DOCS / "study.md": studies}
+
+
+def filled(path: Path) -> str:
+    """A page with its tables as the results give them."""
+    page = path.read_text(encoding="utf-8")
+    for name, text in PAGES[path]().items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         whole = f"{begin}\n\n{text}\n\n{end}".replace("\\", r"\\")
         page, count = re.subn(f"{begin}.*?{end}", whole, page, flags=re.DOTALL)
         if count != 1:
-            raise SystemExit(f"{PAGE}: {count} places for the table {name}")
+            raise SystemExit(f"{path}: {count} places for the table {name}")
     return page
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(filled(path), encoding="utf-8")
+    for study in STUDIES:
+        draw_study(standings_of(study), f"study {study}", DOCS / "images" / f"study-{study}.png")
