@@ -13,12 +13,12 @@ from torch.nn.parallel import DistributedDataParallel
 from doap.objectives import AveragePrecisionLoss, DistributedAveragePrecisionLoss, IgnoreTable, Kind, backward_in_chunks
 
 SIZES = {2: [13, 24], 4: [13, 8, 2, 14]}  # how the 37 patches are spread over the ranks
-CASES: list[tuple[Kind, float, float, bool, bool]] = [  # the objective, and whether pairs are ignored
-    ("real", 0.0, 0.0, False, False),
-    ("real", 0.7, 0.0, False, True),
-    ("real", 0.0, 2.0, False, True),
-    ("real", 0.7, 2.0, True, True),
-    ("binary", 0.7, 0.5, False, True),
+CASES: list[tuple[Kind, float, float, float | None, bool]] = [  # the objective, and whether pairs are ignored
+    ("real", 0.0, 0.0, None, False),
+    ("real", 0.7, 0.0, None, True),
+    ("real", 0.0, 2.0, None, True),
+    ("real", 0.7, 2.0, 1.5, True),
+    ("binary", 0.7, 0.5, None, True),
 ]
 
 
@@ -37,11 +37,13 @@ def make_network() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 5)).double()
 
 
-def single(kind: Kind, pooled: float, matching: float, squared: bool, ignored: bool) -> tuple[Tensor, list[Tensor]]:
+def single(
+    kind: Kind, pooled: float, matching: float, spacing: float | None, ignored: bool
+) -> tuple[Tensor, list[Tensor]]:
     patches, groups, labels, table, pools = make_batch()
     network = make_network()
     ignore = IgnoreTable(labels, table) if ignored else None
-    loss = AveragePrecisionLoss(kind, 12, pooled, matching, squared)(network(patches), groups, ignore, pools)
+    loss = AveragePrecisionLoss(kind, 12, pooled, matching, spacing)(network(patches), groups, ignore, pools)
     loss.backward()
     return loss.detach(), [parameter.grad for parameter in network.parameters()]
 
@@ -54,10 +56,10 @@ def work(rank: int, ranks: int, store: str, results: str) -> None:
     patches, groups, labels, table, pools = make_batch()
     mine = slice(start, start + SIZES[ranks][rank])
     found = []
-    for kind, pooled, matching, squared, ignored in CASES:
+    for kind, pooled, matching, spacing, ignored in CASES:
         network = DistributedDataParallel(make_network())
         ignore = IgnoreTable(labels[mine], table) if ignored else None
-        objective = DistributedAveragePrecisionLoss(kind, 12, pooled, matching, squared)
+        objective = DistributedAveragePrecisionLoss(kind, 12, pooled, matching, spacing)
         loss = objective(network(patches[mine]), groups[mine], ignore, pools[mine])
         loss.backward()
         found.append((loss.detach(), [parameter.grad for parameter in network.parameters()]))

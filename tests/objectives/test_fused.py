@@ -19,7 +19,7 @@ def random_ignore(items: int, labels: int, share: float) -> IgnoreTable:
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor, Kind, bool, int, IgnoreTable | None, float, Tensor | None]:
+def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor, Kind, int, IgnoreTable | None, float, Tensor | None]:
     items = draw(st.integers(2, 40))
     dimensions = draw(st.integers(2, 9))
     torch.manual_seed(draw(st.integers(0, 2**31)))
@@ -30,8 +30,8 @@ def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor, Kind, bool, int, IgnoreTab
     groups[-1] = groups[0]
     ignore = random_ignore(items, draw(st.integers(1, 6)), draw(st.floats(0, 1))) if draw(st.booleans()) else None
     pools = torch.randint(0, 4, (items,)) if draw(st.booleans()) else None
-    kind, squared = draw(st.sampled_from([("real", False), ("real", True), ("binary", False)]))
-    return outputs, groups, kind, squared, draw(st.integers(1, 60)), ignore, draw(st.sampled_from([0.0, 0.7])), pools
+    kind: Kind = draw(st.sampled_from(["real", "binary"]))
+    return outputs, groups, kind, draw(st.integers(1, 60)), ignore, draw(st.sampled_from([0.0, 0.7])), pools
 
 
 def value_and_gradient(loss: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,14 +41,14 @@ def value_and_gradient(loss: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
 @settings(max_examples=150, deadline=None)
 @given(batch=batches(), side=st.sampled_from([3, 7, 512]))
 def test_equals_the_textbook(batch: tuple, side: int) -> None:
-    outputs, groups, kind, squared, bins, ignore, pooled, pools = batch
+    outputs, groups, kind, bins, ignore, pooled, pools = batch
     outputs = outputs.requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "_side", lambda _: side)
-        fused = AveragePrecisionLoss(kind, bins, pooled, squared=squared)(outputs, groups, ignore, pools)
+        fused = AveragePrecisionLoss(kind, bins, pooled)(outputs, groups, ignore, pools)
         value, gradient = value_and_gradient(fused, outputs)
     expected_value, expected = value_and_gradient(
-        textbook_loss(outputs, groups, kind, bins, ignore, pooled, pools, squared), outputs
+        textbook_loss(outputs, groups, kind, bins, ignore, pooled, pools), outputs
     )
     torch.testing.assert_close(value, expected_value, rtol=0, atol=1e-12)
     torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)
@@ -76,12 +76,13 @@ def test_equals_the_definition_on_every_device(
     assert float((gradient.double().cpu() - truth).norm() / truth.norm()) < 0.02
 
 
-@pytest.mark.parametrize(("kind", "squared"), [("real", False), ("real", True), ("binary", False)])
-def test_gradcheck(kind: Kind, squared: bool) -> None:
+@pytest.mark.parametrize("kind", ["real", "binary"])
+@pytest.mark.parametrize("spacing", [None, 1.5])
+def test_gradcheck(kind: Kind, spacing: float | None) -> None:
     outputs = torch.randn(12, 5, dtype=torch.float64, requires_grad=True)
     groups = torch.arange(12) // 3
     ignore = random_ignore(12, 4, 0.5)
-    loss = AveragePrecisionLoss(kind, 7, pooled=0.5, squared=squared)
+    loss = AveragePrecisionLoss(kind, 7, pooled=0.5, spacing=spacing)
     assert torch.autograd.gradcheck(lambda x: loss(x, groups, ignore), outputs, eps=1e-7, atol=1e-6)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from textbook import textbook_loss
+from textbook import textbook_histograms, textbook_loss
 from torch import Tensor
 
 from doap.objectives import AveragePrecisionLoss, FastAPLoss, IgnoreTable, Kind
@@ -147,17 +147,43 @@ def test_the_order_of_the_batch_does_not_matter() -> None:
     torch.testing.assert_close(shuffled, precisions[order])
 
 
-def test_squared_bins_are_those_of_fastap(device: torch.device) -> None:
+@KINDS
+@pytest.mark.parametrize("spacing", [0.7, 1.5, 2.0])
+def test_uneven_bins_are_those_of_the_definition(kind: Kind, spacing: float, device: torch.device) -> None:
+    """But for a kernel of 100 straight lines; with one of those, exactly, and so is the gradient."""
+    outputs = torch.randn(60, 7, device=device)
+    groups = torch.arange(60, device=device) // 3
+    ignore = IgnoreTable(torch.arange(60) % 4, torch.eye(4, dtype=torch.bool).roll(2, 0))
+    loss = AveragePrecisionLoss(kind, 8, pooled=0.3, spacing=spacing)
+    found = loss(outputs, groups, ignore)
+    slowly = outputs.double().cpu().requires_grad_()
+    assert float(found) == pytest.approx(float(textbook_loss(slowly.detach(), groups.cpu(), kind, 8, ignore, 0.3,
+                                                            None, spacing)), abs=1e-3)  # fmt: skip
+    shares = torch.zeros(101, 9, dtype=torch.float64)
+    for place in range(101):
+        position = 8 * (place / 100) ** spacing
+        below = min(int(position), 7)
+        shares[place, below], shares[place, below + 1] = below + 1 - position, position - below
+    fine = textbook_histograms(slowly, groups.cpu(), kind, 100, ignore, 1.0)
+    expected = [each @ shares for each in fine]
+    histograms = loss.histograms(slowly, groups.cpu(), ignore)
+    weights = torch.randn(2, 60, 9, dtype=torch.float64)
+    torch.testing.assert_close(histograms, tuple(expected))
+    even = AveragePrecisionLoss(kind, 8).histograms(slowly, groups.cpu(), ignore)
+    assert float((histograms[1] - even[1]).detach().abs().max()) > 2
+    (gradient,) = torch.autograd.grad(histograms, slowly, tuple(weights))
+    (right,) = torch.autograd.grad(expected, slowly, list(weights))
+    torch.testing.assert_close(gradient, right)
+
+
+def test_bins_even_in_squared_distances_are_those_of_fastap(device: torch.device) -> None:
     """The peer's formula on these histograms is the peer's loss, which is compared with others' implementations."""
     outputs = torch.randn(60, 7, device=device)
     groups = torch.arange(60, device=device) // 3
-    ignore = IgnoreTable(
-        torch.arange(60) % 4, torch.eye(4, dtype=torch.bool).roll(1, 0) | torch.eye(4).roll(-1, 0).bool()
-    )
-    matches, ranked = AveragePrecisionLoss("real", squared=True).histograms(outputs, groups, ignore)
+    matches, ranked = AveragePrecisionLoss("real", spacing=1.0).histograms(outputs, groups)
     assert matches.shape == (60, 11)
     precision = matches * matches.cumsum(1) / ranked.cumsum(1).clamp(min=1e-9)
-    expected = FastAPLoss(10)(outputs, groups, IgnoreTable(ignore.labels.to(device), ignore.table.to(device)))
+    expected = FastAPLoss(10)(outputs, groups)
     torch.testing.assert_close(1 - (precision.sum(1) / 2).mean(), expected, rtol=0, atol=1e-4)
 
 
@@ -232,8 +258,8 @@ def test_refuses_other_misuse() -> None:
         AveragePrecisionLoss("real", bins=0)
     with pytest.raises(ValueError, match="pooled is a weight"):
         AveragePrecisionLoss("real", pooled=-1.0)
-    with pytest.raises(ValueError, match="distances between bits are not squared"):
-        AveragePrecisionLoss("binary", squared=True)
+    with pytest.raises(ValueError, match="spacing is a power over 0, not 0"):
+        AveragePrecisionLoss("real", spacing=0.0)
 
 
 @pytest.mark.parametrize(

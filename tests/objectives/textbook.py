@@ -12,19 +12,23 @@ def textbook_histograms(
     kind: Kind,
     bins: int,
     ignore: IgnoreTable | Tensor | None,
-    by_square: bool = False,
+    spacing: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """h⁺ and h with one kernel a pair and a bin, (M, M, b + 1), and nothing clever."""
     if kind == "real":
         unit = torch.nn.functional.normalize(outputs, dim=1)
         squared = 2 - 2 * (unit[:, None] * unit[None]).sum(2)
         same = squared < 1e-14
-        distances = squared if by_square else torch.where(same, 1, squared).sqrt().masked_fill(same, 0)
-        width = (4 if by_square else 2) / bins
+        distances = torch.where(same, 1, squared).sqrt().masked_fill(same, 0)
+        relative = squared / 4
+        width = 2 / bins
     else:
         bits = outputs.tanh()
         distances = ((1 - bits[:, None] * bits[None]) / 2).sum(2)
+        relative = distances / outputs.shape[1]
         width = outputs.shape[1] / bins
+    if spacing is not None:
+        distances, width = relative.clamp(0, 1) ** spacing, 1 / bins
     centres = width * torch.arange(bins + 1, dtype=outputs.dtype, device=outputs.device)
     kernel = (1 - (distances[..., None] - centres).abs() / width).relu()
     match = groups[:, None] == groups[None]
@@ -55,10 +59,10 @@ def textbook_loss(
     ignore: IgnoreTable | Tensor | None = None,
     pooled: float = 0.0,
     pools: Tensor | None = None,
-    by_square: bool = False,
+    spacing: float | None = None,
 ) -> Tensor:
     """The whole objective, list by list."""
-    matches, ranked = textbook_histograms(outputs, groups, kind, bins, ignore, by_square)
+    matches, ranked = textbook_histograms(outputs, groups, kind, bins, ignore, spacing)
     queries = [i for i in range(len(groups)) if (groups == groups[i]).sum() > 1]
     loss = 1 - torch.stack([textbook_average_precision(matches[i], ranked[i]) for i in queries]).mean()
     if pooled:

@@ -31,10 +31,10 @@ from doap.training.run_folder import Source
 from doap.training.trainer import train
 
 # A quarter of the paper's width, so that both trainings take minutes on two cores.
-SHARED = Recipe(pooled=1.0, width=8, lr=1.0, epochs=6, precision="fp32")
+SHARED = Recipe(spacing=1.5, width=8, lr=2.0, epochs=6, precision="fp32")
 RECIPES = {
     "doap-demo-128": SHARED,
-    "doap-demo-256b": SHARED.model_copy(update={"kind": "binary", "dimensions": 256, "bins": 32}),
+    "doap-demo-256b": SHARED.model_copy(update={"kind": "binary", "dimensions": 256}),
 }
 DATA = f"embedded in scikit-image and scikit-learn: {', '.join(path.name for path in photos.TRAINING)}"
 POINTS = 1200

@@ -145,6 +145,20 @@ def dense_histograms(
     )
 
 
+def uneven(histograms: Tensor, bins: int, spacing: float) -> Tensor:
+    """Soft histograms in uneven bins from those in fine even ones, (N, n + 1) to (N, bins + 1).
+
+    A distance counts by where it lies in between bin centres, and so does a fine bin: with u_j = j / n its centre,
+    from 0 to 1, it goes to the bins k by δ(u_j^spacing, k), the kernel with w = 1 / bins. That is a matrix, and the
+    new kernel is the exact one drawn with straight lines from fine centre to fine centre.
+    """
+    fine = torch.arange(histograms.shape[1], dtype=histograms.dtype, device=histograms.device)
+    position = bins * (fine / fine[-1]) ** spacing
+    centres = torch.arange(bins + 1, device=histograms.device)
+    with torch.autocast(histograms.device.type, enabled=False):
+        return histograms @ (1 - (position[:, None] - centres).abs()).relu()
+
+
 def cumulative(histograms: Tensor) -> Tensor:
     """H_k = h_0 + … + h_k along the rows of (N, b + 1) histograms."""
     if not torch.are_deterministic_algorithms_enabled():

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from doap.objectives.fused import fused_histograms
-from doap.objectives.lists import IgnoreTable, check_labels, check_matches
+from doap.objectives.lists import IgnoreTable, Kind, check_labels, check_matches
 from doap.objectives.loss import AveragePrecisionLoss, Batch
 
 
@@ -53,14 +53,14 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
         check_matches(matches.sum(1) > 0)
 
     def _fused(
-        self, descriptors: Tensor, groups: Tensor, bins: int, ignore: IgnoreTable | None
+        self, descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | None
     ) -> tuple[Tensor, Tensor]:
         ranks, rank, items = dist.get_world_size(), dist.get_rank(), len(groups)
         cuts = [items * r // ranks for r in range(ranks + 1)]
         shares = [end - start for start, end in pairwise(cuts)]
         rows = range(cuts[rank], cuts[rank + 1])
         return fused_histograms(
-            descriptors, groups, self.ranked_as, bins, ignore, rows, collect=lambda part: _gather(part, shares)
+            descriptors, groups, kind, bins, ignore, rows, collect=lambda part: _gather(part, shares)
         )
 
 

@@ -5,14 +5,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from doap.objectives.average_precision import dense_histograms, pool, relaxed_average_precision, relaxed_descriptors
+from doap.objectives.average_precision import (
+    dense_histograms,
+    pool,
+    relaxed_average_precision,
+    relaxed_descriptors,
+    uneven,
+)
 from doap.objectives.fused import fused_histograms
 from doap.objectives.lists import IgnoreTable, Kind, check_batch, check_labels, check_matches
 from doap.objectives.matching import matching_precision
 
+FINE = 100  # even bins of which uneven ones are made
+
 
 class Batch(NamedTuple):
-    """A checked batch: (M, d) descriptors as they are ranked, their (M,) groups, and what to leave out."""
+    """A checked batch: (M, d) unit vectors or relaxed bits, their (M,) groups, and what to leave out."""
 
     descriptors: Tensor
     groups: Tensor
@@ -38,11 +46,12 @@ class AveragePrecisionLoss(nn.Module):
     Args:
         kind: "real" (L2-normalised, Euclidean) or "binary" (tanh, Hamming).
         bins: b, the number of bin intervals. By default 25 for real-valued descriptors, and the number
-            of bits, one bin an integer distance, for binary ones: the paper's choices. 10 if squared.
+            of bits, one bin an integer distance, for binary ones: the paper's choices. 10 with `spacing`.
         pooled: weight of the pooled lists.
-        matching: weight of the list of matching.
-        squared: bins are even in D² instead of D, as FastAP's: wide among near neighbours, narrow among the many
-            that are far. Of real-valued descriptors only.
+        matching: weight of the list of matching, whose bins are the usual ones whatever those of the others.
+        spacing: by default bins are even in D. With an e they are even in u^e, where u is D²/4 between unit vectors
+            and D/b between b bits, from 0 to 1: the larger, the wider are bins among near neighbours, and the
+            narrower among the many that are far. FastAP's are even in u.
 
     Example:
         >>> import torch
@@ -60,13 +69,13 @@ class AveragePrecisionLoss(nn.Module):
         bins: int | None = None,
         pooled: float = 0.0,
         matching: float = 0.0,
-        squared: bool = False,
+        spacing: float | None = None,
     ) -> None:
         super().__init__()
         if kind not in ("real", "binary"):
             raise ValueError(f'kind is "real" or "binary", not {kind!r}')
-        if squared and kind == "binary":
-            raise ValueError("distances between bits are not squared: leave squared to real-valued descriptors")
+        if spacing is not None and not 0 < spacing < float("inf"):
+            raise ValueError(f"spacing is a power over 0, not {spacing}")
         if bins is not None and bins < 1:
             raise ValueError(f"bins must be at least 1, not {bins}")
         for name, weight in (("pooled", pooled), ("matching", matching)):
@@ -76,9 +85,7 @@ class AveragePrecisionLoss(nn.Module):
         self.bins = bins
         self.pooled = pooled
         self.matching = matching
-        self.squared = squared
-        # Where F and G have d dimensions and length √d, D²/4 · d = (d - FᵀG) / 2: the distance between d bits.
-        self.ranked_as: Kind = "binary" if squared else kind
+        self.spacing = spacing
 
     def forward(
         self,
@@ -108,8 +115,8 @@ class AveragePrecisionLoss(nn.Module):
                 pools = pools.to(matches.device)
             loss = loss + self.pooled * (1 - _mean_precision(pool(matches, pools), pool(ranked, pools)))
         if self.matching:
-            bins = self._bins(batch.descriptors)
-            precision = matching_precision(batch.descriptors, batch.groups, self.ranked_as, bins, batch.ignore)
+            bins = self._even_bins(batch.descriptors)
+            precision = matching_precision(batch.descriptors, batch.groups, self.kind, bins, batch.ignore)
             loss = loss + self.matching * (1 - precision)
         return loss
 
@@ -130,8 +137,6 @@ class AveragePrecisionLoss(nn.Module):
         """The batch, with what to ignore on the device of its descriptors."""
         check_batch(outputs, groups)
         descriptors, groups = relaxed_descriptors(outputs, self.kind), groups.to(torch.int64)
-        if self.squared:
-            descriptors = descriptors * descriptors.shape[1] ** 0.5
         if isinstance(ignore, Tensor):
             if ignore.shape != (len(groups), len(groups)) or ignore.dtype != torch.bool:
                 raise ValueError(f"an ignore mask must be (M, M) bool, not {tuple(ignore.shape)} {ignore.dtype}")
@@ -142,16 +147,25 @@ class AveragePrecisionLoss(nn.Module):
             ignore = IgnoreTable(labels, ignore.table.to(outputs.device))
         return Batch(descriptors, groups, ignore)
 
-    def _bins(self, descriptors: Tensor) -> int:
-        usual = descriptors.shape[1] if self.kind == "binary" else 10 if self.squared else 25
-        return self.bins or usual
+    def _even_bins(self, descriptors: Tensor) -> int:
+        usual = 25 if self.kind == "real" else descriptors.shape[1]
+        return usual if self.bins is None or self.spacing is not None else self.bins
 
     def _histograms(self, batch: Batch) -> tuple[Tensor, Tensor]:
         descriptors, groups, ignore = batch
-        bins = self._bins(descriptors)
+        if self.spacing is None:
+            return self._even(descriptors, groups, self.kind, self._even_bins(descriptors), ignore)
+        if self.kind == "real":  # on the sphere of radius √d, u = D²/4d is (d - F(x)ᵀF(x'))/2d, as of d bits
+            descriptors = descriptors * descriptors.shape[1] ** 0.5
+        matches, ranked = self._even(descriptors, groups, "binary", FINE, ignore)
+        return uneven(matches, self.bins or 10, self.spacing), uneven(ranked, self.bins or 10, self.spacing)
+
+    def _even(
+        self, descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         if isinstance(ignore, Tensor):
-            return dense_histograms(descriptors, groups.to(descriptors.device), self.ranked_as, bins, ignore)
-        return self._fused(descriptors, groups, bins, ignore)
+            return dense_histograms(descriptors, groups.to(descriptors.device), kind, bins, ignore)
+        return self._fused(descriptors, groups, kind, bins, ignore)
 
     def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (of all processes: below)
         if groups.device.type == "cpu" and (groups[1:] == groups[:-1]).any():
@@ -160,9 +174,9 @@ class AveragePrecisionLoss(nn.Module):
         check_matches(ordered[1:] == ordered[:-1])
 
     def _fused(
-        self, descriptors: Tensor, groups: Tensor, bins: int, ignore: IgnoreTable | None
+        self, descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | None
     ) -> tuple[Tensor, Tensor]:
-        return fused_histograms(descriptors, groups, self.ranked_as, bins, ignore)
+        return fused_histograms(descriptors, groups, kind, bins, ignore)
 
 
 def _has_match(matches: Tensor) -> Tensor:

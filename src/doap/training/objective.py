@@ -39,6 +39,6 @@ def make_objective(recipe: Recipe, ranks: int = 1) -> Loss:
     """The loss of a list; with several ranks, of the list that all of them hold together."""
     if recipe.objective == "ap":
         kind = AveragePrecisionLoss if ranks == 1 else DistributedAveragePrecisionLoss
-        return kind(recipe.kind, recipe.bins, recipe.pooled, recipe.matching, recipe.squared)
+        return kind(recipe.kind, recipe.bins, recipe.pooled, recipe.matching, recipe.spacing)
     peer = PEERS[recipe.objective]()
     return peer if ranks == 1 else UnionLoss(peer)

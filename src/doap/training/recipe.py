@@ -45,7 +45,9 @@ class Recipe(Architecture):
     # The objective.
     objective: Objective = Field(default="ap", description="ap, or that of a peer")
     bins: int | None = Field(default=None, ge=1, description="b; by default 25 for real, one a bit for binary")
-    squared: bool = Field(default=False, description="bins even in squared distances, 10 by default; of real ones")
+    spacing: float | None = Field(
+        default=None, gt=0, description="bins, 10 by default, are even in this power of relative squared distances"
+    )
     pooled: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
     matching: float = Field(
         default=0.0, ge=0, description="weight of the AP of all queries' matches and nearest non-matches in one list"
@@ -90,10 +92,8 @@ class Recipe(Architecture):
         if self.objective != "ap":
             if self.kind == "binary":
                 raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
-            if self.pooled or self.matching or self.squared:
-                raise ValueError(f"pooled, matching and squared belong to objective ap, not {self.objective}")
-        if self.squared and self.kind == "binary":
-            raise ValueError("distances between bits are not squared: set squared to false")
+            if self.pooled or self.matching or self.spacing:
+                raise ValueError(f"pooled, matching and spacing belong to objective ap, not {self.objective}")
         return self
 
     @property
