@@ -20,7 +20,7 @@ from doap.training.study import KEYS, best_tries
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "results"
 SPEED = DOCS.parent / "benchmarks" / "results"
-STUDIES = ("objectives", "data")
+STUDIES = ("objectives", "bins", "data")
 
 
 def evaluation() -> dict[str, str]:
