@@ -9,13 +9,13 @@ import json
 import re
 from pathlib import Path
 
+from doap.cli.study import ranked_runs
 from doap.evaluation.hpatches_tables import HEADLINES, NOISE, mean_score
 from doap.evaluation.pair_tables import oxford_tables, sequence_table
 from doap.evaluation.result import Result, read_result
 from doap.evaluation.study_figure import draw_study
-from doap.evaluation.study_table import Standing, standings, study_table
+from doap.evaluation.study_table import Standing, study_table
 from doap.evaluation.table import Row, Table, number
-from doap.training.study import KEYS, best_tries
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "results"
@@ -40,9 +40,7 @@ def evaluation() -> dict[str, str]:
 
 def standings_of(study: str) -> list[Standing]:
     """The runs of a study, best first."""
-    rows = json.loads((RESULTS / f"study-{study}.json").read_text())["rows"]
-    measures = [name for name in rows[0] if name not in KEYS]
-    return standings(rows, best_tries(rows), measures)
+    return ranked_runs(json.loads((RESULTS / f"study-{study}.json").read_text())["rows"])
 
 
 def studies() -> dict[str, str]:

@@ -83,7 +83,7 @@ def study(
             return {**on_images, "lists": 100 * lists.average_precision(model)}
 
         rows = run_study(planned, series, judge, judged_by, lambda rows: _show(rows, title, output))
-    ranked = _ranked(rows)
+    ranked = ranked_runs(rows)
     if ranked:
         show_table(study_table(ranked, [run for run in planned.runs if run not in {each.run for each in ranked}]))
     say(f"{len(rows)} runs in {output}: study.csv, study.json{', study.png' if ranked else ''}")
@@ -99,7 +99,7 @@ def _open_pairs(folder: Path, detector: str, keypoints: int, extents: list[float
         return PairsJudge(folder, detector, keypoints, extents, device, progress)
 
 
-def _ranked(rows: list[Row]) -> list[Standing]:
+def ranked_runs(rows: list[Row]) -> list[Standing]:
     """The runs of which at least one training came through, best first."""
     measured = next((row for row in rows if lead(row) is not None), {})
     measures = [name for name in measured if name not in KEYS]
@@ -114,5 +114,5 @@ def _show(rows: list[Row], title: str, output: Path) -> None:
         draw_curves(output / name)
     measured = ", ".join(f"{key} {value:.2f} %" for key, value in last.items() if key not in KEYS)
     say(f"{name}: {measured or 'failed, its loss or weights were no numbers'}")
-    if ranked := _ranked(rows):
+    if ranked := ranked_runs(rows):
         draw_study(ranked, title, output / "study.png")

@@ -145,18 +145,22 @@ def dense_histograms(
     )
 
 
-def uneven(histograms: Tensor, bins: int, spacing: float) -> Tensor:
-    """Soft histograms in uneven bins from those in fine even ones, (N, n + 1) to (N, bins + 1).
+def kernel(positions: Tensor, bins: int) -> Tensor:
+    """δ of each of N distances, given in bin widths, and each bin: (N,) to (N, bins + 1)."""
+    return (1 - (positions[:, None] - torch.arange(bins + 1, device=positions.device)).abs()).relu()
+
+
+def uneven(histograms: tuple[Tensor, Tensor], bins: int, spacing: float) -> tuple[Tensor, Tensor]:
+    """Soft histograms in uneven bins from those in fine even ones, each (N, n + 1) to (N, bins + 1).
 
     A distance counts by where it lies in between bin centres, and so does a fine bin: with u_j = j / n its centre,
     from 0 to 1, it goes to the bins k by δ(u_j^spacing, k), the kernel with w = 1 / bins. That is a matrix, and the
     new kernel is the exact one drawn with straight lines from fine centre to fine centre.
     """
-    fine = torch.arange(histograms.shape[1], dtype=histograms.dtype, device=histograms.device)
-    position = bins * (fine / fine[-1]) ** spacing
-    centres = torch.arange(bins + 1, device=histograms.device)
-    with torch.autocast(histograms.device.type, enabled=False):
-        return histograms @ (1 - (position[:, None] - centres).abs()).relu()
+    matches, ranked = histograms
+    fine = torch.arange(matches.shape[1], dtype=matches.dtype, device=matches.device)
+    shares = kernel(bins * (fine / fine[-1]) ** spacing, bins).T
+    return inner_products(matches, shares), inner_products(ranked, shares)
 
 
 def cumulative(histograms: Tensor) -> Tensor:

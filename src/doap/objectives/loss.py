@@ -157,8 +157,7 @@ class AveragePrecisionLoss(nn.Module):
             return self._even(descriptors, groups, self.kind, self._even_bins(descriptors), ignore)
         if self.kind == "real":  # on the sphere of radius √d, u = D²/4d is (d - F(x)ᵀF(x'))/2d, as of d bits
             descriptors = descriptors * descriptors.shape[1] ** 0.5
-        matches, ranked = self._even(descriptors, groups, "binary", FINE, ignore)
-        return uneven(matches, self.bins or 10, self.spacing), uneven(ranked, self.bins or 10, self.spacing)
+        return uneven(self._even(descriptors, groups, "binary", FINE, ignore), self.bins or 10, self.spacing)
 
     def _even(
         self, descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | Tensor | None

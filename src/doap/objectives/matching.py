@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from doap.objectives.average_precision import distances_of, inner_products, relaxed_average_precision
+from doap.objectives.average_precision import distances_of, inner_products, kernel, relaxed_average_precision
 from doap.objectives.lists import IgnoreTable, Kind, reach
 
 ENTRIES = 1 << 24  # of the distances that are held at once
@@ -105,8 +105,7 @@ def _histogram(values: Tensor, weights: Tensor, bins: int, farthest: float) -> T
     Summed densely: one list is cheap, and the sums of a GPU do not depend on the order of its threads.
     """
     positions = values.clamp(max=farthest) * (bins / farthest)
-    centres = torch.arange(bins + 1, device=values.device)
-    return (weights[:, None] * (1 - (positions[:, None] - centres).abs()).relu()).sum(0, keepdim=True)
+    return (weights[:, None] * kernel(positions, bins)).sum(0, keepdim=True)
 
 
 def _slices(items: int) -> Iterator[slice]:
