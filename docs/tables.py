@@ -20,7 +20,7 @@ from doap.evaluation.table import Row, Table, number
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "results"
 SPEED = DOCS.parent / "benchmarks" / "results"
-STUDIES = ("objectives", "bins", "data")
+STUDIES = ("objectives", "objectives-cpu", "data")
 
 
 def evaluation() -> dict[str, str]:

@@ -8,7 +8,7 @@ from doap.training.study_plan import list_studies, read_study
 
 FILE = """
 recipe: frames-real
-settings: {matching: 0, epochs: 2}
+settings: {spacing: null, pooled: 0, epochs: 2}
 seeds: [4, 7]
 tune: {lr: [0.1, 1]}
 runs:
@@ -22,7 +22,7 @@ def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path)
     (tmp_path / "s.yaml").write_text(FILE)
     study = read_study(tmp_path / "s.yaml", ["dropout=0.2"])
     assert study.seeds == [4, 7]
-    shared = ["matching=0", "epochs=2", "dropout=0.2"]
+    shared = ["spacing=null", "pooled=0", "epochs=2", "dropout=0.2"]
     assert study.lists == read_recipe("frames-real", shared)
     hardnet = [*shared, "objective=hardnet", "epochs=3"]
     assert study.runs == {
@@ -75,12 +75,14 @@ def test_objectives_are_compared_on_the_same_batches_at_as_many_rates() -> None:
     assert {next(iter(tries.values())).objective for tries in study.runs.values()} == {
         "ap", "hardnet", "hardnet-gor", "sosnet", "hynet", "l2net", "fastap", "smooth-ap", "triplet",
     }  # fmt: skip
-    for key, weight in (("pooled", 1.0), ("matching", 2.0)):
-        found = {run: {getattr(recipe, key) for recipe in tries.values()} for run, tries in study.runs.items()}
-        assert found == {run: {weight if run == f"ap-{key}" else 0.0} for run in study.runs}
+    uneven, even = {"ap-uneven", "ap-uneven-pooled"}, {"pooled": 0.0, "matching": 0.0, "spacing": None}
+    extras = {"ap-pooled": {"pooled": 1.0}, "ap-matching": {"matching": 2.0}, "ap-uneven-pooled": {"pooled": 1.0}}
+    for run, tries in study.runs.items():
+        wanted = {**even, **extras.get(run, {}), **({"spacing": 1.5} if run in uneven else {})}
+        assert all({key: getattr(recipe, key) for key in even} == wanted for recipe in tries.values()), run
     rates = [[recipe.lr for recipe in tries.values()] for tries in study.runs.values()]
-    assert {len(each) for each in rates} == {3}
-    assert all(9 <= each[2] / each[0] <= 10.01 for each in rates)  # as wide a range for each
-    blind = {"objective": "ap", "pooled": 0.0, "matching": 0.0, "lr": 0.1}
+    assert {len(each) for each in rates} == {4}
+    assert all(27 <= each[3] / each[0] <= 33.4 for each in rates)  # as wide a range for each
+    blind = {"objective": "ap", "lr": 0.1, **even}
     alike = {recipe.model_copy(update=blind).to_yaml() for tries in study.runs.values() for recipe in tries.values()}
     assert alike == {study.lists.model_copy(update=blind).to_yaml()}

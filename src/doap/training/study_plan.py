@@ -87,7 +87,7 @@ def read_study(name_or_path: str | Path, settings: list[str] | None = None) -> S
     Example:
         >>> study = read_study("objectives")
         >>> list(study.runs)[:3], list(study.runs["hardnet"])
-        (['ap', 'ap-pooled', 'ap-matching'], ['lr=1.0', 'lr=3.0', 'lr=9.0'])
+        (['ap', 'ap-pooled', 'ap-matching'], ['lr=0.3', 'lr=1.0', 'lr=3.0', 'lr=9.0'])
     """
     path = SHIPPED / f"{name_or_path}.yaml" if str(name_or_path) in list_studies() else Path(name_or_path)
     file = _read(path)
