@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -91,7 +91,8 @@ def serving() -> Iterator[Site]:
             self.end_headers()
             cut = page.cuts.pop(0) if page.cuts else None
             stall = page.stalls.pop(0) if page.stalls else None
-            self.wfile.write(body[: stall if cut is None else cut])
+            with suppress(ConnectionError):  # whoever has seen enough hangs up
+                self.wfile.write(body[: stall if cut is None else cut])
             if stall is not None:
                 released.wait(20)
             return None
