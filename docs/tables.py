@@ -1,4 +1,4 @@
-"""Writes the tables of docs/evaluation.md and docs/study.md from the results in docs/results and benchmarks/results.
+"""Writes the tables of README.md, docs/evaluation.md and docs/study.md from docs/results and benchmarks/results.
 
     python docs/tables.py        # after measuring again; draws the figures of the studies too
 
@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 
+from doap import list_models
 from doap.cli.study import ranked_runs
 from doap.evaluation.hpatches_tables import HEADLINES, NOISE, mean_score
 from doap.evaluation.pair_tables import oxford_tables, sequence_table
@@ -21,6 +22,8 @@ DOCS = Path(__file__).parent
 RESULTS = DOCS / "results"
 SPEED = DOCS.parent / "benchmarks" / "results"
 STUDIES = ("objectives", "objectives-cpu", "data")
+PEERS = ("desdis-32", "desdis-8", "rootsift", "hardtfeat-liberty", "teblid-512", "sift", "beblid-512", "binboost-256",
+         "orb", "latch")  # fmt: skip
 
 
 def evaluation() -> dict[str, str]:
@@ -36,6 +39,26 @@ def evaluation() -> dict[str, str]:
         found[name] = "\n\n".join(map(markdown, make(read_result(RESULTS / f"{name}.json"))))
     machines = [json.loads(file.read_text()) for file in sorted(SPEED.glob("evaluation-*.json"))]
     return {**found, "speed": markdown(speed(machines)), "fast": markdown(fastest_mode(machines))}
+
+
+def headline() -> dict[str, str]:
+    """The table of README.md: the models that ship and published peers, best on Oxford first."""
+    oxford, hpatches = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
+    size = {model["name"]: str(model["bytes"]) for model in oxford.contenders}
+    patches = _cells(hpatches_summary(hpatches)[0])
+    shown = [name for name in size if name in PEERS or (name in list_models() and "demo" not in name)]
+    rows = []
+    for name, cells in _cells(sequence_table(oxford)).items():
+        if name in shown:
+            tasks = (patches[name][f"{task}, official"] for task in ("matching", "retrieval"))
+            rows.append(Row((name, size[name], cells["mean"], *tasks)))
+    columns = ("descriptor", "bytes", "Oxford", "HPatches matching", "retrieval")
+    return {"headline": markdown(Table(columns, tuple(rows)))}
+
+
+def _cells(table: Table) -> dict[str, dict[str, str]]:
+    """The cells of a table by the names of row and column."""
+    return {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
 
 
 def standings_of(study: str) -> list[Standing]:
@@ -99,7 +122,7 @@ def markdown(table: Table) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-PAGES = {DOCS / "evaluation.md": evaluation, DOCS / "study.md": studies}
+PAGES = {DOCS.parent / "README.md": headline, DOCS / "evaluation.md": evaluation, DOCS / "study.md": studies}
 
 
 def filled(path: Path) -> str:
