@@ -46,7 +46,7 @@ def headline() -> dict[str, str]:
     oxford, hpatches = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
     size = {model["name"]: str(model["bytes"]) for model in oxford.contenders}
     patches = _cells(hpatches_summary(hpatches)[0])
-    shown = [name for name in size if name in PEERS or (name in list_models() and "demo" not in name)]
+    shown = {*PEERS, *(name for name in list_models() if "demo" not in name)}
     rows = []
     for name, cells in _cells(sequence_table(oxford)).items():
         if name in shown:
