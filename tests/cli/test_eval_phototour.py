@@ -16,15 +16,15 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_several_scenes_and_models_in_one_run(doap, data: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    words = ("eval", "phototour", "--data", data, "--models", "doap-demo-128", "binboost-64", "--device", "cpu")
+    words = ("eval", "phototour", "--data", data, "--models", "doap-demo-128", "beblid-256", "--device", "cpu")
     status, shown, errors = doap(*words, "--json", "p.json", "--csv", "p.csv", "--figure", "p.png")
     assert (status, errors) == (0, "")
     content = json.loads((tmp_path / "p.json").read_text())
     assert [(s["descriptor"], s["test"]) for s in content["scores"]] == [
-        (model, scene) for scene in ("liberty", "notredame", "yosemite") for model in ("doap-demo-128", "binboost-64")
+        (model, scene) for scene in ("liberty", "notredame", "yosemite") for model in ("doap-demo-128", "beblid-256")
     ]
-    mean = sum(s["fpr95"] for s in content["scores"] if s["descriptor"] == "binboost-64") / 3
-    row = next(line for line in shown.splitlines() if "binboost" in line)
+    mean = sum(s["fpr95"] for s in content["scores"] if s["descriptor"] == "beblid-256") / 3
+    row = next(line for line in shown.splitlines() if "beblid" in line)
     assert f"{mean:.2f}" in row
     assert "DOAP-ST+†" in shown
     assert "† quoted, not measured: He, Lu, Sclaroff" in shown

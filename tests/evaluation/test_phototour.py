@@ -101,7 +101,7 @@ def slow_rates(contender: Contender, folder: Path) -> tuple[float, float]:
 
 
 def test_contenders_are_judged_as_by_hand(folder: Path, tmp_path: Path) -> None:
-    models = ["doap-demo-128", "doap-demo-256b", "binboost-64"]
+    models = ["doap-demo-128", "doap-demo-256b", "beblid-256"]
     contenders = open_contenders(models, cache=DescriptorCache(tmp_path / "kept"))
     told: list[tuple[str, int, int]] = []
     result = evaluate({"yosemite": open_test(folder)}, contenders, "data", lambda *news: told.append(news))

@@ -14,6 +14,7 @@ Points = NDArray[np.floating]
 Matrix = NDArray[np.float64]
 
 NEEDED = {"homography": 4, "fundamental": 8}  # labelled points that fix the geometry
+RANK = 1e-7  # of the largest singular value: what counts as none
 DISAGREE = 5.0  # pixels that labels may be off the geometry fitted to them, on average
 
 
@@ -66,16 +67,36 @@ def from_points(points: NDArray[np.float64], geometry: Geometry, name: str) -> T
     fit = cv2.findHomography if geometry == "homography" else cv2.findFundamentalMat
     method = 0 if geometry == "homography" else cv2.FM_8POINT
     try:
-        found = fit(points[:, :2], points[:, 2:], method=method)[0]
-    except cv2.error:  # raised for some degenerate points instead of an empty answer
+        found = fit(points[:, :2], points[:, 2:], method=method)[0] if _fix_one(points, geometry) else None
+    except cv2.error:  # raised for some points instead of an empty answer
         found = None
     if found is None or found.shape != (3, 3) or not np.isfinite(found).all():
-        raise DoapError(f"{name}: the points fix no {geometry}; do they lie on a line?")
+        where = "a line" if geometry == "homography" else "a plane"
+        raise DoapError(f"{name}: the points fix no {geometry}; do they lie on {where}?")
     truth = Truth(geometry, np.asarray(found, np.float64), points)
     off = truth.error_of(truth.matrix)
     if not off <= DISAGREE:
         raise DoapError(f"{name}: no {geometry} fits the points, they are {off:.1f} pixels off the best on average")
     return truth
+
+
+def _fix_one(points: NDArray[np.float64], geometry: Geometry) -> bool:
+    """Whether (P, 4) points leave one matrix: the linear equations in its nine entries have rank 8.
+
+    What a solver makes of fewer differs from machine to machine, and may well fit the points.
+    """
+    spread = np.maximum(points.std(0), 1e-300)
+    x, y, u, v = ((points - points.mean(0)) / spread).T
+    one, nil = np.ones_like(x), np.zeros_like(x)
+    if geometry == "homography":
+        rows = [[x, y, one, nil, nil, nil, -u * x, -u * y, -u], [nil, nil, nil, x, y, one, -v * x, -v * y, -v]]
+    else:
+        rows = [[u * x, u * y, u, v * x, v * y, v, x, y, one]]
+    equations = np.concatenate([np.stack(row, 1) for row in rows])
+    if not np.isfinite(equations).all():
+        return False
+    singular = np.linalg.svd(equations, compute_uv=False)
+    return bool(singular[7] > RANK * singular[0])
 
 
 def match_errors(matrix: Matrix, geometry: Geometry, first: Points, second: Points) -> NDArray[np.float64]:

@@ -104,7 +104,7 @@ def binboost(name: str, bits: int) -> Descriptor:
     Learned on patches of 32x32, which the keypoint's window becomes, so the patch is given as just these.
     """
     kinds = {64: 300, 128: 301, 256: 302}  # OpenCV's BINBOOST_64, _128, _256, without names in Python
-    extractor = _contrib("BoostDesc", name).create(kinds[bits], True, 1.0)
+    extractor = _learned("BoostDesc", name, kinds[bits], True, 1.0)
     return Descriptor(OpenCv(extractor, bits, 32, 32.0, 4, finish=_signs), "binary", BOOSTED_EXTENT, name)
 
 
@@ -155,7 +155,7 @@ def vgg(name: str) -> Descriptor:
     for plain L2 distances; `Descriptor`'s unit length makes them angles.
     """
     full = 100  # OpenCV's VGG_120, without a name in Python
-    extractor = _contrib("VGG", name).create(full, 1.4, True, True, 1.0, False)
+    extractor = _learned("VGG", name, full, 1.4, True, True, 1.0, False)
     return Descriptor(OpenCv(extractor, 120, 64, 64.0, 16), "real", BOOSTED_EXTENT, name)
 
 
@@ -181,6 +181,17 @@ def _contrib(family: str, name: str) -> Any:
     if found is None:
         raise DoapError(f"{name} needs OpenCV's contrib modules; install opencv-contrib-python-headless 4.8 or newer")
     return found
+
+
+def _learned(family: str, name: str, *arguments: object) -> cv2.Feature2D:
+    """An extractor whose weights are downloaded when OpenCV is built, which not every build has done."""
+    try:
+        extractor: cv2.Feature2D = _contrib(family, name).create(*arguments)
+    except cv2.error as fault:
+        raise DoapError(
+            f"{name}: this build of OpenCV is without its weights, as the wheels for ARM are; take another build"
+        ) from fault
+    return extractor
 
 
 def _signs(packed: NDArray[np.uint8]) -> NDArray[np.float32]:
