@@ -21,7 +21,7 @@ from doap.evaluation.table import Row, Table, number
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "results"
 SPEED = DOCS.parent / "benchmarks" / "results"
-STUDIES = ("objectives", "objectives-cpu", "data")
+STUDIES = ("objectives", "objectives-cpu", "data", "lists")
 PEERS = ("desdis-32", "desdis-8", "rootsift", "hardtfeat-liberty", "teblid-512", "sift", "beblid-512", "binboost-256",
          "orb", "latch")  # fmt: skip
 
