@@ -13,6 +13,7 @@ from doap.evaluation.image_pairs import score
 from doap.evaluation.pairs import PairReader, find_pairs
 from doap.evaluation.result import read_result
 from doap.networks import registry
+from doap.networks.descriptor import Descriptor
 from doap.networks.registry import read_card
 from small_pairs import write_pair
 
@@ -67,14 +68,67 @@ def test_the_table_is_that_of_eval_pairs_and_the_cards_hold_the_best(shelf: Path
     assert list(after.origin.figures.items())[2:] == list(before.origin.figures.items())
     extents.main([NAMES[0], *words])  # again: nothing is written twice
     assert read_card(shelf / f"{NAMES[0]}.safetensors") == after
+    assert read_result(tmp_path / "extents.json") == result
+
+
+def test_a_stopped_search_goes_on_and_other_weights_are_measured_anew(
+    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pair(tmp_path / "pairs" / "0", 0)
+    words = ["--pairs", str(tmp_path / "pairs"), "--keypoints", "80", "--device", "cpu", "-o"]
+    extents.main([*words, str(tmp_path / "whole.json")])
+    whole = read_result(tmp_path / "whole.json")
+    measure, asked, stops = extents.PairsJudge.at, [], [4]
+
+    def at(judge: extents.PairsJudge, model: Descriptor, extent: float | None) -> extents.Judged:
+        asked.append((model.name, judge.detector, extent))
+        if len(asked) in stops:
+            raise RuntimeError("stopped")
+        return measure(judge, model, extent)
+
+    monkeypatch.setattr(extents.PairsJudge, "at", at)
+    with pytest.raises(RuntimeError, match="stopped"):
+        extents.main([*words, str(tmp_path / "stopped.json")])
+    assert len(read_result(tmp_path / "stopped.json").scores) == 3
+    extents.main([*words, str(tmp_path / "stopped.json")])
+    assert read_result(tmp_path / "stopped.json") == whole
+    assert len(asked) == 1 + len(whole.scores)  # what was asked in vain, and everything once
+    stops.clear()
+    card = read_card(shelf / f"{NAMES[0]}.safetensors")
+    of_others = whole.model_copy(update={"contenders": [{"name": card.name, "sha256": "0"}, whole.contenders[1]]})
+    of_others.write_json(tmp_path / "stopped.json")
+    asked.clear()
+    extents.main([*words, str(tmp_path / "stopped.json")])
+    assert {name for name, *_ in asked} == {card.name}
+    extents.main([*words[:2], "--keypoints", "60", "--device", "cpu", "-o", str(tmp_path / "stopped.json")])
+    assert read_result(tmp_path / "stopped.json").settings["keypoints"] == 60
+
+
+def test_one_detector_can_be_measured_alone_and_then_the_other(shelf: Path, tmp_path: Path) -> None:
+    write_pair(tmp_path / "pairs" / "0", 0)
+    words = [NAMES[0], "--pairs", str(tmp_path / "pairs"), "--keypoints", "80", "-o", str(tmp_path / "e.json")]
+    extents.main([*words, "--device", "cpu", "--detectors", "dog"])
+    assert set(read_card(shelf / f"{NAMES[0]}.safetensors").extents) == {"dog"}
+    extents.main([*words, "--device", "cpu", "--detectors", "harris-affine"])
+    assert set(read_card(shelf / f"{NAMES[0]}.safetensors").extents) == {"dog", "harris-affine"}
+    assert len(read_result(tmp_path / "e.json").scores) == 4
+
+
+@pytest.mark.parametrize("top", [3.0, 8.5, 12.0, 17.0, 24.0])
+def test_the_grid_is_climbed_to_the_top_and_no_further(top: float) -> None:
+    curve: dict[float, float] = {}
+    while (extent := extents.wanted(curve, 11.0)) is not None:
+        assert extent not in curve
+        curve[extent] = -abs(extents.EXTENTS.index(extent) - extents.EXTENTS.index(top))
+    place = extents.EXTENTS.index(top)
+    assert extents.best(curve) == top
+    assert set(extents.EXTENTS[max(0, place - 1) : place + 2]) <= set(curve)
+    assert 12.0 in curve
+    assert len(curve) <= abs(place - 4) + 3
 
 
 def test_of_two_as_good_the_smaller_is_taken() -> None:
-    scores = [
-        {"descriptor": "a", "detector": "dog", "extent": extent, "ap": ap}
-        for extent, ap in ((17.0, 5.0), (6.0, 5.0), (3.0, 4.0))
-    ]
-    assert extents.best([*scores, {**scores[0], "detector": "harris", "ap": 9.0}], "a", "dog") == (6.0, 5.0)
+    assert extents.best({17.0: 5.0, 6.0: 5.0, 3.0: 4.0}) == 6.0
 
 
 @pytest.mark.parametrize(

@@ -55,19 +55,21 @@ PEERS: dict[str, dict[str, Any]] = {
     "triplet": {**PAIRS, "objective": "triplet"},
 }
 # Beyond the paper: a large frame set. AP in uneven bins of views from further aside, or with the list of matching.
+# Networks that are small, binary or aligned follow a larger or plainer one.
 FRAMES = {"list_size": 4096, "sampling": "pools", "views": 4, "zoom": 2, "held_out": 0.1,
           "shares": {"views": 3, "fixed": 1, "tracks": 1}}  # fmt: skip
 UNEVEN = {"jitter": 1.5, "spacing": 1.5, "bins": None, "matching": 0, "lr": 2}
-MATCHING = {"jitter": 1, "spacing": None, "matching": 2, "pooled": 0}
-TINY = {"network": "tiny", "distil": 5, "epochs": 7}
+MATCHING = {"jitter": 1, "matching": 2, "pooled": 0}
+EVEN = {"spacing": None, "bins": 32, **MATCHING}
+TINY = {"network": "tiny", "dropout": 0, "spacing": 1.5, "bins": None, **MATCHING}
 ALIGNED = {"transformer": True, "slower": 10000}
 OURS: dict[str, dict[str, Any]] = {
     "frames-real": {**REAL, **UNEVEN, "pooled": 0.3, "epochs": 12},
     "frames-binary": {**BINARY, **UNEVEN, "pooled": 0, "epochs": 9, "teacher": "doap-128", "distil": 3},
-    "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, "pooled": 0, "epochs": 6},
-    "frames-st-binary": {**BINARY, **ALIGNED, **MATCHING, "bins": 32, "lr": 2, "epochs": 4},
-    "frames-tiny-real": {**REAL, **TINY, **MATCHING, "lr": 1, "teacher": "doap-128"},
-    "frames-tiny-binary": {**BINARY, **TINY, **MATCHING, "bins": 32, "lr": 2, "teacher": "doap-256b"},
+    "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, "pooled": 0, "epochs": 5, "teacher": "doap-128", "distil": 5},
+    "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, "lr": 2, "epochs": 6, "teacher": "doap-256b", "distil": 5},
+    "frames-tiny-real": {**REAL, **TINY, "zoom": 1.5, "lr": 1, "epochs": 10, "teacher": "doap-128", "distil": 2},
+    "frames-tiny-binary": {**BINARY, **TINY, "lr": 2, "epochs": 8, "teacher": "doap-256b", "distil": 5},
 }
 TABLE = {
     **PAPER,
