@@ -95,12 +95,12 @@ def climb(
             judge: PairsJudge | None = None
             for card in cards:
                 task = bar.add_task(f"{card.name}, {detector}", total=None)
+                model = fastest(load(card.name, device))
                 while (extent := wanted(figures.curve(card.name, detector), card.extent)) is not None:
                     if judge is None:
                         judge = PairsJudge(pairs, detector, keypoints, EXTENTS, device, _told(bar, task))
                         bar.update(task, completed=0, total=None)
-                    judged = judge.at(fastest(load(card.name, device)), extent)
-                    figures.add(card, detector, extent, judged, len(judge.pairs))
+                    figures.add(card, detector, extent, judge.at(model, extent), len(judge.pairs))
                     bar.advance(task)
 
 
@@ -143,9 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="models with a card; by default all that ship")
-    parser.add_argument(
-        "--detectors", nargs="+", choices=DETECTORS, default=DETECTORS, help="with which; by default all"
-    )
+    parser.add_argument("--detectors", nargs="+", choices=DETECTORS, default=DETECTORS, help="by default all")
     parser.add_argument("--pairs", type=Path, required=True, help="as doap eval pairs reads them")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the table, as JSON")
     parser.add_argument("--keypoints", type=int, default=1000, help="the strongest of each image")

@@ -24,8 +24,8 @@ from doap.files import make_folder
 CHUNK = 1 << 20
 MAX_MEMBERS = 100_000
 DAMAGE = (
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError,
-    NotImplementedError, RuntimeError, OverflowError,
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError, OverflowError,
+    RuntimeError,  # encrypted, or NotImplementedError, which is one: compressed in a way that zipfile does not know
 )  # fmt: skip
 STREAMS: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"\x1f\x8b": gzip.open,
