@@ -1,4 +1,4 @@
-# make demo   sets itself up, trains two small descriptors and shows the result (about 4 minutes on 2 cores)
+# make demo   sets itself up, trains two small descriptors and shows the result (about 4 minutes on 2 cores of a Xeon)
 # make test   sets itself up, then lint, types and tests
 PYTHON ?= python3
 VENV := .venv

@@ -20,7 +20,7 @@ def demo(
         "out/demo"
     ),
 ) -> None:
-    """Train two descriptors on embedded photos and judge them beside SIFT and what ships: about 4 minutes on 2 cores.
+    """Train two descriptors on embedded photos and judge them beside SIFT and what ships: about 4 minutes on a Xeon.
 
     No download: the photos come inside scikit-image and scikit-learn. A 128-d real-valued and a 256-bit
     binary L2Net are trained from scratch by Average Precision, then match photos they never saw.
