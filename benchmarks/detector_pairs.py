@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from doap.photos.extract import to_bytes
-from doap.photos.frames import detect_dog
-from doap.photos.images import Grey, find_photos, read_grey
-from doap.photos.sequences import find_sequences
-from doap.photos.still import edge_map, register_still
-from doap.photos.views import LEVELS, disturb_light
+from doap.datasets.official.image_sequences import find_sequences
+from doap.images.extraction import to_bytes
+from doap.images.frames import detect_dog
+from doap.images.jitter import LEVELS, disturb_light
+from doap.images.reading import find_photos, read_grey
+from doap.images.reconstruction.static import edge_map, register_still
+from doap.types import Grey
 
 TILTS = (15, 30, 45, 60)  # degrees, in turn
 MAX_TURN = 45  # degrees

@@ -5,10 +5,11 @@ import kornia
 import numpy as np
 import torch
 
-from doap.photos.affine_shape import orient
-from doap.photos.detectors import HESSIAN_SCALE, Detector
-from doap.photos.frames import Frames, frames_from_keypoints, scales
-from doap.photos.images import Grey
+from doap.geometry.ellipses import scales
+from doap.images.affine_shape import orient
+from doap.images.detectors import HESSIAN_SCALE, Detector
+from doap.images.frames import frames_from_keypoints
+from doap.types import Frames, Grey
 
 
 def peers(limit: int) -> dict[str, Detector]:

@@ -44,12 +44,11 @@ from numpy.typing import NDArray
 
 from detector_pairs import Pair, sequence_pairs, still_pairs, tilted_pairs
 from detector_peers import peers
+from doap.images import affine_shape, detectors, scale_space
+from doap.images.detectors import DETECTORS, HESSIAN_SCALE
+from doap.images.extraction import extract_patches
 from doap.matching.nearest import mutual_nearest
-from doap.photos import affine_shape, detectors, scale_space
-from doap.photos.detectors import DETECTORS, HESSIAN_SCALE
-from doap.photos.extract import extract_patches
-from doap.photos.frames import Frames
-from doap.photos.images import Grey
+from doap.types import Frames, Grey
 from machine import write_result
 from repeatability import find_overlaps
 

@@ -24,18 +24,18 @@ import torch
 from scipy.spatial.distance import cdist, euclidean
 
 import doap
-from doap.evaluation.hpatches import open_test
-from doap.evaluation.hpatches_distances import to_device
-from doap.evaluation.hpatches_lists import RetrievalLists, VerificationLists, draw_pairs, draw_queries
-from doap.evaluation.hpatches_matching import matching
-from doap.evaluation.hpatches_retrieval import pools_of, retrieval
-from doap.evaluation.hpatches_verification import verification
+from doap.datasets.official.hpatches import NOISES, STRIPS
+from doap.datasets.official.hpatches_tasks import find_patches, sequence_blocks
+from doap.datasets.sets.patch_set import PatchSet
+from doap.evaluation.hpatches.benchmark import open_test
+from doap.evaluation.hpatches.distances import to_device
+from doap.evaluation.hpatches.lists import RetrievalLists, VerificationLists, draw_pairs, draw_queries
+from doap.evaluation.hpatches.matching import matching
+from doap.evaluation.hpatches.retrieval import pools_of, retrieval
+from doap.evaluation.hpatches.verification import verification
 from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
 from doap.networks.fast import fastest
-from doap.patches.hpatches import NOISES, STRIPS
-from doap.patches.hpatches_tasks import find_patches, sequence_blocks
-from doap.patches.patchset import PatchSet
 from machine import write_result
 
 PART = 200  # of the pairs and of the queries, one in so many is done the slow way

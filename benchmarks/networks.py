@@ -19,12 +19,12 @@ import numpy as np
 import torch
 
 from doap.networks.architecture import Architecture, build
+from doap.networks.baselines.desdis import DesDis
+from doap.networks.baselines.tfeat import HardTFeat
 from doap.networks.descriptor import Descriptor, batch_size
 from doap.networks.fast import fastest
 from doap.networks.network import PatchNetwork
-from doap.networks.peers.desdis import DesDis
-from doap.networks.peers.tfeat import HardTFeat
-from doap.objectives import Kind
+from doap.types import Kind
 from machine import write_result
 
 PEER = "DesDis-8"

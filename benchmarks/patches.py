@@ -24,21 +24,21 @@ import torch
 from PIL import Image
 
 from doap import PatchSet
-from doap.patches.assemble import frames_of_photos
-from doap.patches.augment import draw_symmetries, flip_and_turn
-from doap.patches.frameset import FrameSet
-from doap.patches.ignoring import OverlapTables
-from doap.patches.phototour import convert_phototour
-from doap.patches.resident import ResidentPatches
-from doap.patches.resident_frames import ResidentFrames
-from doap.patches.sampling import GroupBatches
-from doap.patches.writer import write_patch_set
-from doap.photos.detectors import detect_harris_affine
-from doap.photos.extract import Pyramid
-from doap.photos.frames import detect_dog
-from doap.photos.images import Grey
-from doap.photos.scene_frames import pooled_frames
-from doap.photos.views import jittered_views
+from doap.datasets.batches.augmentation import draw_symmetries, flip_and_turn
+from doap.datasets.batches.overlap_tables import OverlapTables
+from doap.datasets.batches.resident_frames import ResidentFrames
+from doap.datasets.batches.resident_patches import ResidentPatches
+from doap.datasets.batches.sampling import GroupBatches
+from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.official.phototour import convert_phototour
+from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.writer import write_patch_set
+from doap.images.detectors import detect_harris_affine
+from doap.images.extraction import Pyramid
+from doap.images.frames import detect_dog
+from doap.images.jitter import jittered_views
+from doap.images.reconstruction.scene_frames import pooled_frames
+from doap.types import Grey
 from machine import write_result
 
 LIST = 4096

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.photos.ellipses import overlap
-from doap.photos.frames import Frames, scales, transform_frames, transform_points
+from doap.geometry.ellipses import overlap, scales
+from doap.geometry.homographies import transform_points
+from doap.images.frames import transform_frames
+from doap.types import Frames
 
 RADIUS = 30.0  # to which the ellipse of the first picture is enlarged, so that small and large frames are judged alike
 MAX_RATIO = 2.0  # of the areas of ellipses that can still overlap by half

@@ -22,10 +22,10 @@ import skimage
 import torch
 
 from doap import PatchSet
+from doap.datasets.sets.writer import write_patch_set
+from doap.images.extraction import extract_patches
+from doap.images.frames import detect_dog
 from doap.matching.nearest import mutual_nearest
-from doap.patches.writer import write_patch_set
-from doap.photos.extract import extract_patches
-from doap.photos.frames import detect_dog
 
 RESULTS = Path(__file__).parent / "results"
 

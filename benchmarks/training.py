@@ -22,11 +22,11 @@ import numpy as np
 import torch
 
 from doap import PatchSet
+from doap.datasets.batches.sampling import GroupBatches
 from doap.networks.descriptor import to_input
 from doap.objectives import AveragePrecisionLoss
-from doap.patches.sampling import GroupBatches
+from doap.training.distributed import make_fabric
 from doap.training.log import Status
-from doap.training.ranks import make_fabric
 from doap.training.recipe import Recipe
 from doap.training.trainer import Training, make_reproducible, train
 from machine import write_result

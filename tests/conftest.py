@@ -8,7 +8,7 @@ import pytest
 import skimage
 import torch
 
-from local_server import Site, serving
+from support.local_server import Site, serving
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

@@ -22,8 +22,8 @@ from rich.progress import Progress, TaskID
 import doap
 from doap.cli.console import choose_device, counting_bar
 from doap.errors import DoapError
-from doap.evaluation.pairs_judge import Judged, PairsJudge
-from doap.evaluation.result import Result, Score, read_result
+from doap.evaluation.harness.result import Result, Score, read_result
+from doap.evaluation.image_pairs.evaluator import Judged, PairsJudge
 from doap.networks.fast import fastest
 from doap.networks.registry import Card, find_card, find_weights, load, write_card
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.networks import registry
 from doap.networks.registry import Card, DataSource, Origin, load, read_card, write_card
-from doap.patches.frameset import FrameSet
 from doap.training.log import read_validation
 from doap.training.recipe import read_recipe
 from doap.training.run_folder import WEIGHTS, is_complete, read_run

@@ -8,15 +8,14 @@ Learning: photos become a `PatchSet` or a `FrameSet`, `AveragePrecisionLoss` tra
 Using: `load` a model, `detect_and_describe` images or `describe` patches, `match`.
 """
 
-__version__ = "0.1.0"
-
+from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.features import Features, Matches, detect_and_describe, match
 from doap.networks.descriptor import Descriptor, describe
 from doap.networks.registry import list_models, load
 from doap.objectives import AveragePrecisionLoss
-from doap.patches.frameset import FrameSet
-from doap.patches.patchset import PatchSet
+from doap.version import __version__
 
 __all__ = [
     "AveragePrecisionLoss",
@@ -26,6 +25,7 @@ __all__ = [
     "FrameSet",
     "Matches",
     "PatchSet",
+    "__version__",
     "describe",
     "detect_and_describe",
     "list_models",

@@ -6,8 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from doap.errors import DoapError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @contextmanager
@@ -77,3 +81,16 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def check_figure_format(path: Path) -> None:
+    """Refuse a file name that a figure cannot have, before the work for it is done."""
+    if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf", ".svg"):
+        raise DoapError(f"{path}: figures are written as .png, .jpg, .pdf or .svg")
+
+
+def write_figure(figure: "Figure", path: Path, dpi: int = 110) -> None:
+    """Write a figure, atomically."""
+    check_figure_format(path)
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=dpi)

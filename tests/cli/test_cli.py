@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from doap.cli.main import app
-from doap.photos.frames import transform_points
+from doap.geometry.homographies import transform_points
 
 STEREO = Path(skimage.__file__).parent / "data"
 LEFT, RIGHT = str(STEREO / "motorcycle_left.png"), str(STEREO / "motorcycle_right.png")

@@ -9,11 +9,18 @@ import pytest
 from typer.testing import CliRunner
 
 from doap.cli.main import app
-from doap.patches.catalogue import CATALOGUE, Part
-from doap.patches.patchset import PatchSet
-from hostile_archives import HOSTILE, tarred, zipped
-from local_server import Site
-from small_official_sets import make_hpatches, make_oxford, make_phototour, make_rome, make_sequences, make_tasks
+from doap.datasets.download.catalogue import CATALOGUE, Part
+from doap.datasets.sets.patch_set import PatchSet
+from support.hostile_archives import HOSTILE, tarred, zipped
+from support.local_server import Site
+from support.small_official_sets import (
+    make_hpatches,
+    make_oxford,
+    make_phototour,
+    make_rome,
+    make_sequences,
+    make_tasks,
+)
 
 MADE: dict[str, tuple[Callable[[Path], Path], dict[str, int], str]] = {
     "phototour-liberty": (make_phototour, {"patches": 300, "pairs": 40}, "300 patches, 40 pairs"),

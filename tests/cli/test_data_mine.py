@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from doap import PatchSet
 from doap.cli.main import app, main
-from doap.patches.label_mining import MinedLabels, count_pairs
+from doap.datasets.label_mining.mining import MinedLabels, count_pairs
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from doap import PatchSet
-from small_frame_set import small_frame_set
+from support.small_frame_set import small_frame_set
 
 
 def test_pairs_are_made_and_can_be_judged(doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from doap import PatchSet
 from doap.cli.main import app, main
-from doap.patches.hpatches import STRIPS, write_hpatches_folder
+from doap.datasets.official.hpatches import STRIPS, write_hpatches_folder
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from doap import PatchSet
-from doap.patches.frameset import FrameSet
-from doap.patches.hpatches import STRIPS, write_hpatches_folder
-from small_frame_set import small_frame_set
+from doap.datasets.official.hpatches import STRIPS, write_hpatches_folder
+from doap.datasets.sets.frame_set import FrameSet
+from support.small_frame_set import small_frame_set
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from doap.evaluation.result import read_result
-from small_official_sets import make_hpatches
+from doap.evaluation.harness.result import read_result
+from support.small_official_sets import make_hpatches
 
 
 @pytest.fixture

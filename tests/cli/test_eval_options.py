@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from small_models import with_extents
-from small_pairs import write_sequence
+from support.small_models import with_extents
+from support.small_pairs import write_sequence
 
 EXTENTS = {"dog": 5.0, "harris": 3.0}
 

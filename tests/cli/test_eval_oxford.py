@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from doap import load
-from small_pairs import write_sequence
+from support.small_pairs import write_sequence
 
 MODELS = ("sift", "rootsift", "doap-demo-256b")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from small_pairs import write_pair, write_points
+from support.small_pairs import write_pair, write_points
 
 MODELS = ("doap-demo-128", "sift")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from small_phototour import learnable_phototour
+from support.small_phototour import learnable_phototour
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@ import json
 from pathlib import Path
 
 import pytest
-from official_formats import write_half
 from PIL import Image
+
+from support.official_formats import write_half
 
 
 @pytest.fixture

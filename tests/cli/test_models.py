@@ -5,9 +5,9 @@ import torch
 from safetensors.torch import save_file
 
 import doap as package
-from doap.evaluation.cards import card_facts
-from doap.networks.peers.tfeat import TFeat
-from small_models import with_extents
+from doap.evaluation.harness.cards import card_facts
+from doap.networks.baselines.tfeat import TFeat
+from support.small_models import with_extents
 
 
 def test_the_listing_has_every_model_that_ships(doap) -> None:  # type: ignore[no-untyped-def]

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from doap.evaluation.result import Result
+from doap.evaluation.harness.result import Result
 
 
 def test_results_become_a_page(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

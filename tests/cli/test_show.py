@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from doap import PatchSet
 from doap.cli.main import app
+from doap.datasets.sets.frame_set import FrameSet, encode
+from doap.images.frames import detect_dog
 from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import save
-from doap.patches.frameset import FrameSet, encode
-from doap.photos.frames import detect_dog
 
 
 @pytest.fixture

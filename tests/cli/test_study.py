@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 
 from doap import load
-from doap.evaluation.pairs_judge import PairsJudge
-from doap.patches.assemble import frames_of_photos
-from doap.patches.frameset import FrameSet
-from doap.photos.frames import detect_dog
-from doap.training.study_plan import read_study
+from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.sets.frame_set import FrameSet
+from doap.evaluation.image_pairs.evaluator import PairsJudge
+from doap.experiments.study_plan import read_study
+from doap.images.frames import detect_dog
 from doap.training.validation import Validation
-from small_pairs import write_pair, write_sequence
+from support.small_pairs import write_pair, write_sequence
 
 FILE = """
 recipe: small.yaml

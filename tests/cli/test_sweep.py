@@ -13,14 +13,15 @@ import torch
 from PIL import Image
 
 from doap import PatchSet, load
-from doap.evaluation.phototour import fpr95
-from small_phototour import PAIRS, learnable_phototour
+from doap.evaluation.phototour.benchmark import fpr95
+from support.small_phototour import PAIRS, learnable_phototour
 
 SMALL = "width: 2\ndimensions: 16\nlist_size: 32\nepochs: 3\nlr: 1.0\nprecision: 'fp32'\n"
 # Ends the process in the middle of the second run, as a power cut would.
 KILLED = """
 import os, signal, sys
-from doap.training import series, trainer
+from doap.training import trainer
+from doap.experiments import series
 trainer.CHECKPOINT_SECONDS = 0
 whole = series.train
 

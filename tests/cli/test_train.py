@@ -6,7 +6,7 @@ import torch
 
 from doap import load
 from doap.training.run_folder import read_run
-from small_official_sets import make_hpatches
+from support.small_official_sets import make_hpatches
 
 SMALL = "width: 2\ndimensions: 16\nlist_size: 48\nepochs: 2\nprecision: 'fp32'\n"
 SPLITS = {"a": {"name": "a", "train": ["i_one", "v_three"], "test": ["v_two"]}}

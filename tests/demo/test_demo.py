@@ -5,16 +5,17 @@ import pytest
 from PIL import Image
 
 import doap
-from doap.demo import page, photos, study
+from doap.demo import page, photos
+from doap.demo import run as study
 from doap.demo.page import verdict, write_page
-from doap.demo.study import Progress, run_study
-from doap.evaluation import warped
-from doap.evaluation.warped import summarise
+from doap.demo.run import Progress, run_study
+from doap.evaluation.image_pairs import warped
+from doap.evaluation.image_pairs.warped import summarise
 from doap.features import PatchDescriber
 from doap.networks import registry
 from doap.networks.fast import fastest
 from doap.training.recipe import Recipe
-from small_models import with_extents
+from support.small_models import with_extents
 
 BETTER = "doap-better"
 

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 import doap
+from doap.images.extraction import extract_patches
+from doap.images.frames import detect_dog
 from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor, describe
 from doap.networks.fast import Fast, fastest, fold_normalisation
 from doap.networks.network import PatchNetwork
-from doap.photos.extract import extract_patches
-from doap.photos.frames import detect_dog
 
 ARCHITECTURES = {
     "l2net": Architecture(width=8),

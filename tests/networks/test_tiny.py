@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from doap.networks.baselines.desdis import DesDis
 from doap.networks.network import PatchNetwork
-from doap.networks.peers.desdis import DesDis
 from doap.networks.tiny import Tiny
 
 

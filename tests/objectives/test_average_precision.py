@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from doap.evaluation.metrics import average_precision
-from doap.objectives import AveragePrecisionLoss, Kind
+from doap.evaluation.metrics.average_precision import average_precision
+from doap.objectives import AveragePrecisionLoss
 from doap.objectives.average_precision import (
     dense_histograms,
     euclidean_distances,
@@ -15,6 +15,7 @@ from doap.objectives.average_precision import (
     relaxed_descriptors,
     soft_histogram,
 )
+from doap.types import Kind
 
 
 def test_distances_have_the_bounds_and_slopes_of_the_formulas() -> None:

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from doap.objectives import ImitationLoss, Kind, SimilarityLoss
+from doap.objectives import ImitationLoss, SimilarityLoss
+from doap.types import Kind
 
 KINDS = pytest.mark.parametrize("kind", ["real", "binary"])
 BOTH = [("real", "real"), ("real", "binary"), ("binary", "real"), ("binary", "binary")]

@@ -10,7 +10,8 @@ import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from doap.objectives import AveragePrecisionLoss, DistributedAveragePrecisionLoss, IgnoreTable, Kind, backward_in_chunks
+from doap.objectives import AveragePrecisionLoss, DistributedAveragePrecisionLoss, IgnoreTable, backward_in_chunks
+from doap.types import Kind
 
 SIZES = {2: [13, 24], 4: [13, 8, 2, 14]}  # how the 37 patches are spread over the ranks
 CASES: list[tuple[Kind, float, float, float | None, bool]] = [  # the objective, and whether pairs are ignored

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from doap.evaluation.metrics import average_precision
+from doap.evaluation.metrics.average_precision import average_precision
 from doap.objectives.exact import exact_average_precisions
 
 

@@ -4,13 +4,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from textbook import textbook_histograms, textbook_loss
 from torch import Tensor
 
-from doap.objectives import AveragePrecisionLoss, IgnoreTable, Kind, tiles
+from doap.objectives import AveragePrecisionLoss, IgnoreTable, tiles
 from doap.objectives.average_precision import dense_histograms, relaxed_descriptors
 from doap.objectives.fused import fused_histograms
 from doap.objectives.lists import Lists
+from doap.types import Kind
+from support.textbook import textbook_histograms, textbook_loss
 
 
 def random_ignore(items: int, labels: int, share: float) -> IgnoreTable:

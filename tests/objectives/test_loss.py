@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from textbook import textbook_histograms, textbook_loss
 from torch import Tensor
 
-from doap.objectives import AveragePrecisionLoss, FastAPLoss, IgnoreTable, Kind
+from doap.objectives import AveragePrecisionLoss, FastAPLoss, IgnoreTable
+from doap.types import Kind
+from support.textbook import textbook_histograms, textbook_loss
 
 KINDS = pytest.mark.parametrize("kind", ["real", "binary"])
 

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from textbook import textbook_matching
 from torch import Tensor
 
-from doap.objectives import AveragePrecisionLoss, IgnoreTable, Kind
+from doap.objectives import AveragePrecisionLoss, IgnoreTable
 from doap.objectives import matching as module
 from doap.objectives.average_precision import relaxed_descriptors
 from doap.objectives.matching import matching_precision, nearest_non_matches
+from doap.types import Kind
+from support.textbook import textbook_matching
 
 KINDS = pytest.mark.parametrize("kind", ["real", "binary"])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from doap.errors import DoapError
-from doap.evaluation.result import Result
+from doap.evaluation.harness.result import Result
 from doap.report.gather import gather
 
 RESULT = Result(benchmark="oxford", settings={}, contenders=[], scores=[{"descriptor": "sift", "ap": 1.5}])

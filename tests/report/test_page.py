@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from doap.errors import DoapError
-from doap.evaluation.published import published
-from doap.evaluation.result import Result
-from doap.evaluation.table import Row, Table
+from doap.evaluation.harness.published import published
+from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.table import Row, Table
 from doap.report import html
 from doap.report.gather import Gathered, gather
 from doap.report.page import write_report

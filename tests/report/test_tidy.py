@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from doap.evaluation.result import Result, Score
+from doap.evaluation.harness.result import Result, Score
 from doap.report.tidy import MOST_COLUMNS, tidy_table
 
 

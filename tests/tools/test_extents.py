@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 import extents
-from doap.evaluation.cache import DescriptorCache
-from doap.evaluation.contenders import open_contenders
-from doap.evaluation.image_pairs import score
-from doap.evaluation.pairs import PairReader, find_pairs
-from doap.evaluation.result import read_result
+from doap.datasets.sets.image_pairs import find_pairs
+from doap.evaluation.harness.cache import DescriptorCache
+from doap.evaluation.harness.methods import open_contenders
+from doap.evaluation.harness.result import read_result
+from doap.evaluation.image_pairs.reading import PairReader
+from doap.evaluation.image_pairs.scoring import score
 from doap.networks import registry
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import read_card
-from small_pairs import write_pair
+from support.small_pairs import write_pair
 
 NAMES = ("doap-demo-128", "doap-demo-256b")
 

@@ -14,7 +14,7 @@ from doap.training.log import read_validation
 from doap.training.recipe import Recipe
 from doap.training.run_folder import Source
 from doap.training.trainer import train
-from small_frame_set import small_frame_set
+from support.small_frame_set import small_frame_set
 
 RECIPE = Recipe(dimensions=16, width=2, list_size=64, views=4, epochs=1, precision="fp32", seed=7, held_out=0.2)
 COMMAND = "doap train frames-real --data sets/train -o runs/small --set seed=7"

@@ -3,12 +3,12 @@ import pytest
 import torch
 
 from doap import DoapError, FrameSet, PatchSet
-from doap.patches.assemble import frames_of_photos
-from doap.patches.pool_sampling import PoolBatches, SequencePairs
-from doap.patches.resident import PatchSource
-from doap.patches.sampling import EveryGroupFirst, GroupBatches
-from doap.patches.source_sampling import SourceBatches
-from doap.photos.frames import detect_dog
+from doap.datasets.batches.pool_sampling import PoolBatches, SequencePairs
+from doap.datasets.batches.resident_patches import PatchSource
+from doap.datasets.batches.sampling import EveryGroupFirst, GroupBatches
+from doap.datasets.batches.source_sampling import SourceBatches
+from doap.datasets.build.assembly import frames_of_photos
+from doap.images.frames import detect_dog
 from doap.training.batches import Batches, make_sampler
 from doap.training.recipe import Recipe
 

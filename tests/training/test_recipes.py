@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from doap import DoapError, list_models
-from doap.demo.study import RECIPES
+from doap.datasets.sets.groups import Grouping
+from doap.demo.run import RECIPES
 from doap.networks.registry import find_card
-from doap.patches.grouping import Grouping
 from doap.training.batches import make_sampler
 from doap.training.recipe import Recipe, list_recipes, read_recipe
 

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from doap import DoapError, FrameSet, PatchSet
-from doap.patches.assemble import frames_of_photos
-from doap.patches.split import write_split
-from doap.photos.frames import detect_dog
+from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.build.splitting import write_split
+from doap.images.frames import detect_dog
 from doap.training import sources as module
 from doap.training.recipe import Recipe
 from doap.training.sources import Sources, hold_out
 from doap.training.trainer import train
-from small_frame_set import Maker, add_plane, add_singles, add_still, small_frame_set
+from support.small_frame_set import Maker, add_plane, add_singles, add_still, small_frame_set
 
 SMALL = Recipe(width=2, dimensions=16, list_size=128, views=4, epochs=1, lr=1.0, precision="fp32", held_out=0.5)
 

@@ -10,14 +10,15 @@ from doap import DoapError, PatchSet, describe, load
 from doap.networks.architecture import Architecture, build
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import read_card, save
-from doap.objectives import ImitationLoss, Kind, SimilarityLoss
+from doap.objectives import ImitationLoss, SimilarityLoss
 from doap.training import trainer
 from doap.training.batches import Batches
+from doap.training.distributed import make_fabric
 from doap.training.log import Status, read_losses
-from doap.training.ranks import make_fabric
 from doap.training.recipe import Recipe, read_recipe
 from doap.training.teacher import Teacher
 from doap.training.trainer import train
+from doap.types import Kind
 
 SMALL = Recipe(width=2, dimensions=16, list_size=64, epochs=2, lr=1.0, precision="fp32")
 

@@ -14,13 +14,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from doap import DoapError, PatchSet, describe, load
-from doap.evaluation.metrics import average_precision
+from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.build.cutting import cut_patches
+from doap.datasets.label_mining.mining import MinedLabels, mine_labels
+from doap.evaluation.metrics.average_precision import average_precision
+from doap.images.extraction import extract_patches
+from doap.images.frames import detect_dog
 from doap.networks.l2net import L2Net
-from doap.patches.assemble import frames_of_photos
-from doap.patches.cut import cut_patches
-from doap.patches.label_mining import MinedLabels, mine_labels
-from doap.photos.extract import extract_patches
-from doap.photos.frames import detect_dog
 from doap.training import checkpoint, trainer
 from doap.training.batches import Batches
 from doap.training.log import Status, read_losses, read_validation

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from doap.errors import DoapError
-from doap.photos.views import LEVELS, measured_overlap
+from doap.images.jitter import LEVELS, measured_overlap
 from doap.training.log import Status
 
 console = Console()

@@ -9,9 +9,9 @@ import typer
 from doap.cli import data_build, data_download, data_hpatches, data_list, data_mine, data_pairs, data_show, data_split
 from doap.cli.console import errors, say
 from doap.cli.data_show import open_with_bar
-from doap.patches.frameset import SOURCES, FrameSet
-from doap.patches.official import locate
-from doap.patches.patchset import PatchSet
+from doap.datasets.official.opening import locate
+from doap.datasets.sets.frame_set import SOURCES, FrameSet
+from doap.datasets.sets.patch_set import PatchSet
 
 app = typer.Typer(no_args_is_help=True, help="Get and make patch sets, and look at them.")
 app.command("list", epilog=data_list.EXAMPLE)(data_list.list_sets)

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import counting_bar, say, say_overlaps
-from doap.patches.assemble import BuildSettings
-from doap.patches.build import build as build_set
-from doap.patches.frameset import FrameSet
-from doap.patches.patchset import PatchSet
-from doap.photos.structure import has_colmap
+from doap.datasets.build.assembly import BuildSettings
+from doap.datasets.build.building import build as build_set
+from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.patch_set import PatchSet
+from doap.images.reconstruction.colmap import has_colmap
 
 EXAMPLE = "Example: doap data build photos/ -o sets/mine"
 DEFAULT = BuildSettings()

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import counting_bar, say
+from doap.datasets.download.catalogue import CATALOGUE, DataSet, find
+from doap.datasets.download.downloading import download as download_set
 from doap.errors import DoapError
-from doap.patches.catalogue import CATALOGUE, DataSet, find
-from doap.patches.download import download as download_set
 
 EXAMPLE = "Example: doap data download phototour-liberty oxford -o data"
 

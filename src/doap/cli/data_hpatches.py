@@ -7,10 +7,10 @@ import numpy as np
 import typer
 
 from doap.cli.console import counting_bar, say
+from doap.datasets.build.hpatches_format import Made, Settings, make_hpatches, missing_sequences
+from doap.datasets.official.image_sequences import ImageSequence, find_sequences
 from doap.errors import DoapError
-from doap.patches.make_hpatches import Made, Settings, make_hpatches, missing_sequences
-from doap.photos.sequences import ImageSequence, find_sequences
-from doap.photos.views import LEVELS
+from doap.images.jitter import LEVELS
 
 EXAMPLE = "Example: doap data hpatches sequences/ -o sets/hpatches"
 

@@ -7,10 +7,10 @@ import typer
 from rich.table import Table
 
 from doap.cli.console import console, errors, say
+from doap.datasets.download.catalogue import CATALOGUE
+from doap.datasets.download.downloading import complete_content
+from doap.datasets.sets.storage import MANIFEST, kind_of
 from doap.errors import DoapError
-from doap.patches.catalogue import CATALOGUE
-from doap.patches.download import complete_content
-from doap.patches.storage import MANIFEST, kind_of
 
 EXAMPLE = "Example: doap data list data"
 

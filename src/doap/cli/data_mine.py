@@ -9,12 +9,12 @@ import typer
 
 from doap.cli.console import choose_device, counting_bar, say
 from doap.cli.data_show import open_with_bar
+from doap.datasets.batches.resident_patches import send
+from doap.datasets.label_mining.figure import draw_clusters
+from doap.datasets.label_mining.mining import CLUSTERS, PERCENTILE, check_name, count_pairs, mine_labels
+from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
-from doap.figure_files import check_format
-from doap.patches.label_mining import CLUSTERS, PERCENTILE, check_name, count_pairs, mine_labels
-from doap.patches.mining_figure import draw_clusters
-from doap.patches.patchset import PatchSet
-from doap.patches.resident import send
+from doap.files import check_figure_format
 
 EXAMPLE = "Example: doap data mine sets/hpatches -o clusters.png --save mined.npz"
 
@@ -35,7 +35,7 @@ def mine(
     Patches of clusters that lie far apart are distractors for each other; those of clusters that look too much
     alike, as the windows of a facade, ignore each other.
     """
-    check_format(output)
+    check_figure_format(output)
     if save:
         check_name(save)
     patches = open_with_bar(path)

@@ -8,9 +8,9 @@ import typer
 
 from doap.cli.console import counting_bar, say
 from doap.cli.data_show import open_with_bar
+from doap.datasets.build.image_pairs import Wanted, make_pairs
+from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
-from doap.evaluation.make_pairs import Wanted, make_pairs
-from doap.patches.frameset import FrameSet
 
 EXAMPLE = "Example: doap data pairs sets/split/aside -o sets/aside-pairs"
 SAID = {"i": "of still views", "v": "of single photos with copies", "s": "of overlapping photos"}

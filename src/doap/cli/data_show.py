@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import counting_bar, say
-from doap.patches.frameset import KIND, FrameSet
-from doap.patches.official import open_any
-from doap.patches.patchset import PatchSet
-from doap.patches.sheets import draw_frames_sheet, draw_sheet
-from doap.patches.storage import kind_of
+from doap.datasets.official.opening import open_any
+from doap.datasets.sets.contact_sheet import draw_frames_sheet, draw_sheet
+from doap.datasets.sets.frame_set import KIND, FrameSet
+from doap.datasets.sets.patch_set import PatchSet
+from doap.datasets.sets.storage import kind_of
 
 EXAMPLE = "Example: doap data show sets/mine -o sheet.png --groups 20"
 

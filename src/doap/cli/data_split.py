@@ -8,8 +8,8 @@ from rich.table import Table
 
 from doap.cli.console import console, errors, say
 from doap.cli.data_show import open_with_bar
-from doap.patches.frameset import SOURCES
-from doap.patches.split import ASIDE, HALVES, TABLE, TRAIN, Half, write_split
+from doap.datasets.build.splitting import ASIDE, HALVES, TABLE, TRAIN, Half, write_split
+from doap.datasets.sets.frame_set import SOURCES
 
 EXAMPLE = "Example: doap data split sets/photos --share 0.125 -o sets/split"
 

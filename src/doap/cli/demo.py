@@ -9,8 +9,8 @@ import typer
 
 from doap.cli.console import console, say, say_overlaps, score_table, training_bar
 from doap.demo.page import verdict, write_page
-from doap.demo.study import Progress, run_study
-from doap.evaluation.warped import summarise
+from doap.demo.run import Progress, run_study
+from doap.evaluation.image_pairs.warped import summarise
 
 EXAMPLE = "Example: doap demo -o out/demo"
 

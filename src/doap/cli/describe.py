@@ -8,8 +8,8 @@ import typer
 from doap.cli.console import choose_device, counting_bar, say
 from doap.errors import DoapError
 from doap.features import detect_and_describe
+from doap.images.reading import find_photos
 from doap.networks.registry import DEFAULT_MODEL, load
-from doap.photos.images import find_photos
 
 EXAMPLE = "Example: doap describe photos/ -o features/ --model doap-256b"
 

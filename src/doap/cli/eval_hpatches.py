@@ -21,13 +21,13 @@ from doap.cli.eval_options import (
     write_outputs,
 )
 from doap.errors import DoapError
-from doap.evaluation.hpatches import RULE, TASKS, HPatchesTest, PatchDescriber, evaluate, open_test
-from doap.evaluation.hpatches_csv import CsvDescriptors, write_descriptors
-from doap.evaluation.hpatches_figure import draw_hpatches
-from doap.evaluation.hpatches_tables import hpatches_tables
-from doap.evaluation.result import Result
+from doap.evaluation.harness.result import Result
+from doap.evaluation.hpatches.benchmark import RULE, TASKS, HPatchesTest, PatchDescriber, evaluate, open_test
+from doap.evaluation.hpatches.csv_descriptors import CsvDescriptors, write_descriptors
+from doap.evaluation.hpatches.figure import draw_hpatches
+from doap.evaluation.hpatches.tables import hpatches_tables
 from doap.networks.registry import DEFAULT_MODEL
-from doap.patches.source import Progress
+from doap.types import Progress
 
 EXAMPLE = f"Example: doap eval hpatches --data hpatches/ --split a --models {DEFAULT_MODEL} rootsift --json scores.json"
 

@@ -10,11 +10,11 @@ from typer.core import TyperCommand
 
 import doap
 from doap.cli.console import choose_device, say, tables
-from doap.evaluation.cache import DescriptorCache
-from doap.evaluation.contenders import Contender, open_contenders
-from doap.evaluation.result import Result
-from doap.evaluation.table import Table
-from doap.figure_files import check_format
+from doap.evaluation.harness.cache import DescriptorCache
+from doap.evaluation.harness.methods import Contender, open_contenders
+from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.table import Table
+from doap.files import check_figure_format
 
 DEFAULT_PEERS = ("sift", "rootsift")
 
@@ -63,7 +63,7 @@ def contenders_from(
 def check_outputs(figure: Path | None) -> None:
     """Refuse a figure's name that cannot be written, before the work is done."""
     if figure:
-        check_format(figure)
+        check_figure_format(figure)
 
 
 def write_outputs(

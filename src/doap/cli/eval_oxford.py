@@ -19,13 +19,14 @@ from doap.cli.eval_options import (
     write_outputs,
 )
 from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, extent_from
-from doap.evaluation import correspondences, statistics
-from doap.evaluation.image_pairs import score_all
-from doap.evaluation.oxford import PAPERS_DETECTOR, PAPERS_EXTENT, PAPERS_SIX, find_oxford
-from doap.evaluation.oxford_figure import draw_oxford
-from doap.evaluation.pair_tables import compare_all, oxford_tables
-from doap.evaluation.pairs import PairReader
-from doap.evaluation.result import Result
+from doap.evaluation.harness.result import Result
+from doap.evaluation.image_pairs import correspondences
+from doap.evaluation.image_pairs.oxford import PAPERS_DETECTOR, PAPERS_EXTENT, PAPERS_SIX, find_oxford
+from doap.evaluation.image_pairs.oxford_figure import draw_oxford
+from doap.evaluation.image_pairs.reading import PairReader
+from doap.evaluation.image_pairs.scoring import score_all
+from doap.evaluation.image_pairs.tables import compare_all, oxford_tables
+from doap.evaluation.metrics import significance as statistics
 from doap.networks.registry import DEFAULT_MODEL
 
 EXAMPLE = f"Example: doap eval oxford --data oxford/ --models {DEFAULT_MODEL} sift rootsift --figure oxford.png"

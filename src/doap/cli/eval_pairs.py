@@ -22,13 +22,15 @@ from doap.cli.eval_options import (
 )
 from doap.cli.match import Shared
 from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, extent_from
+from doap.datasets.sets.image_pairs import find_pairs
 from doap.errors import DoapError
-from doap.evaluation import correspondences, statistics
-from doap.evaluation.image_pairs import RIGHT_PIXELS, ImagePair, score_all
-from doap.evaluation.pair_tables import compare_all, pairs_tables
-from doap.evaluation.pairs import PairReader, find_pairs
-from doap.evaluation.pairs_figure import draw_pair, draw_pairs
-from doap.evaluation.result import Result
+from doap.evaluation.harness.result import Result
+from doap.evaluation.image_pairs import correspondences
+from doap.evaluation.image_pairs.figure import draw_pair, draw_pairs
+from doap.evaluation.image_pairs.reading import PairReader
+from doap.evaluation.image_pairs.scoring import RIGHT_PIXELS, ImagePair, score_all
+from doap.evaluation.image_pairs.tables import compare_all, pairs_tables
+from doap.evaluation.metrics import significance as statistics
 from doap.networks.registry import DEFAULT_MODEL
 
 EXAMPLE = (

@@ -19,9 +19,9 @@ from doap.cli.eval_options import (
     show_table,
     write_outputs,
 )
-from doap.evaluation.phototour import RULE, evaluate, find_scenes, open_test
-from doap.evaluation.phototour_figure import draw_phototour
-from doap.evaluation.phototour_table import phototour_table
+from doap.evaluation.phototour.benchmark import RULE, evaluate, find_scenes, open_test
+from doap.evaluation.phototour.figure import draw_phototour
+from doap.evaluation.phototour.tables import phototour_table
 
 EXAMPLE = (
     "Example: doap eval phototour --data data --models runs/doap-liberty/weights.safetensors "

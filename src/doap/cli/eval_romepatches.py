@@ -19,9 +19,9 @@ from doap.cli.eval_options import (
     show_table,
     write_outputs,
 )
-from doap.evaluation.romepatches import RULE, evaluate, open_halves
-from doap.evaluation.romepatches_figure import draw_romepatches
-from doap.evaluation.romepatches_table import romepatches_table
+from doap.evaluation.romepatches.benchmark import RULE, evaluate, open_halves
+from doap.evaluation.romepatches.figure import draw_romepatches
+from doap.evaluation.romepatches.tables import romepatches_table
 from doap.networks.registry import DEFAULT_MODEL
 
 EXAMPLE = (

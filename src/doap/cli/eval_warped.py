@@ -19,11 +19,11 @@ from doap.cli.eval_options import (
     write_outputs,
 )
 from doap.errors import DoapError
-from doap.evaluation import warped as benchmark
-from doap.evaluation.figures import draw_bars
-from doap.evaluation.result import Result
+from doap.evaluation.harness.figures import draw_bars
+from doap.evaluation.harness.result import Result
+from doap.evaluation.image_pairs import warped as benchmark
+from doap.images.reading import find_photos, read_grey
 from doap.networks.registry import DEFAULT_MODEL
-from doap.photos.images import find_photos, read_grey
 
 EXAMPLE = f"Example: doap eval warped --data photos/ --models {DEFAULT_MODEL} sift rootsift --json scores.json"
 

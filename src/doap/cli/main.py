@@ -4,11 +4,11 @@ import sys
 
 import typer
 
-import doap
 from doap.cli import data, demo, describe, evaluate, match, models, recipes, report, show, study, sweep, train
 from doap.cli.console import complain
 from doap.cli.eval_options import ManyValues
 from doap.errors import DoapError
+from doap.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,7 +33,7 @@ app.add_typer(show.app, name="show")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"doap {doap.__version__}")
+        typer.echo(f"doap {__version__}")
         raise typer.Exit
 
 

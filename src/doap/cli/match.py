@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import choose_device, errors, say
-from doap.evaluation.figures import draw_matches
+from doap.evaluation.harness.figures import draw_matches
 from doap.features import Features, Matches, detect_and_describe
 from doap.features import match as match_features
 from doap.files import write_text
+from doap.images.reading import read_grey
 from doap.networks.registry import DEFAULT_MODEL, load
-from doap.photos.images import read_grey
 
 EXAMPLE = "Example: doap match left.jpg right.jpg -o matches.png --json matches.json"
 

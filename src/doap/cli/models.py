@@ -7,7 +7,7 @@ import typer
 import doap
 from doap.cli.console import say
 from doap.cli.eval_options import show_table
-from doap.evaluation.cards import card_facts, models_table
+from doap.evaluation.harness.cards import card_facts, models_table
 from doap.networks.registry import DEFAULT_MODEL, find_card, load
 
 EXAMPLE = f"Example: doap models {DEFAULT_MODEL}"

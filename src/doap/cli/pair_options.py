@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from doap.errors import DoapError
-from doap.photos.detectors import DETECTORS
+from doap.images.detectors import DETECTORS
 
 Detector = Annotated[str, typer.Option(metavar="NAME", help=f"What finds the keypoints: {', '.join(DETECTORS)}.")]
 Extent = Annotated[

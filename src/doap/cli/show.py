@@ -7,9 +7,9 @@ import typer
 
 from doap.cli.console import choose_device, counting_bar, say
 from doap.cli.data_show import open_with_bar
-from doap.evaluation.alignment import align, transformer_of
-from doap.evaluation.alignment_figure import draw_alignment
-from doap.figure_files import check_format
+from doap.evaluation.alignment.benchmark import align, transformer_of
+from doap.evaluation.alignment.figure import draw_alignment
+from doap.files import check_figure_format
 from doap.networks.registry import load
 
 app = typer.Typer(no_args_is_help=True)
@@ -34,7 +34,7 @@ def alignment(
     Groups are drawn at random from those with the most patches, up to 16 of each. How much patches agree, the mean
     correlation of their pixels, is measured on up to 200 groups.
     """
-    check_format(output)
+    check_figure_format(output)
     loaded = load(model, choose_device(device))
     transformer_of(loaded)  # refuses before a set is converted
     found = open_with_bar(data)

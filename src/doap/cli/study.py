@@ -10,14 +10,14 @@ from doap.cli.data_show import open_with_bar
 from doap.cli.eval_options import Device, show_table
 from doap.cli.pair_options import Detector, Keypoints, check_detector, extent_from
 from doap.cli.train import draw_curves
-from doap.evaluation.pairs_judge import PairsJudge
-from doap.evaluation.study_figure import draw_study
-from doap.evaluation.study_table import Standing, standings, study_table
+from doap.evaluation.image_pairs.evaluator import PairsJudge
+from doap.experiments.series import Row, Series
+from doap.experiments.study import KEYS, best_tries, lead, run_study
+from doap.experiments.study_figure import draw_study
+from doap.experiments.study_plan import folder_name, list_studies, read_study
+from doap.experiments.study_table import Standing, standings, study_table
 from doap.networks.descriptor import Descriptor
 from doap.training.run_folder import Source, is_complete
-from doap.training.series import Row, Series
-from doap.training.study import KEYS, best_tries, lead, run_study
-from doap.training.study_plan import folder_name, list_studies, read_study
 from doap.training.validation import CommonLists
 
 EXAMPLE = (

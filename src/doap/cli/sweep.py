@@ -12,13 +12,13 @@ from doap.cli.console import choose_device, counting_bar, say, series_bar
 from doap.cli.data_show import open_with_bar
 from doap.cli.train import draw_curves
 from doap.errors import DoapError
-from doap.evaluation.phototour import PairTest, fpr95, open_test
-from doap.evaluation.sweep_figure import draw_sweep
+from doap.evaluation.phototour.benchmark import PairTest, fpr95, open_test
+from doap.experiments.series import Judge, Row, Series
+from doap.experiments.sweep import Sweep, judge_by_held_out, plan_sweep, run_sweep
+from doap.experiments.sweep_figure import draw_sweep
 from doap.networks.descriptor import Descriptor
 from doap.training.recipe import Recipe
 from doap.training.run_folder import Source
-from doap.training.series import Judge, Row, Series
-from doap.training.sweep import Sweep, judge_by_held_out, plan_sweep, run_sweep
 
 EXAMPLE = (
     "Example: doap sweep phototour-real --data liberty --over list_size=256,512,1024,2048,4096 -o runs/lists "

@@ -7,13 +7,13 @@ import typer
 
 from doap.cli.console import choose_device, news, say, training_bar
 from doap.cli.data_show import open_with_bar
+from doap.datasets.official.hpatches_tasks import training_half
+from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
-from doap.evaluation.figures import draw_training
-from doap.patches.frameset import FrameSet
-from doap.patches.hpatches_tasks import training_half
-from doap.patches.patchset import PatchSet
+from doap.evaluation.harness.figures import draw_training
+from doap.training.distributed import is_chief
 from doap.training.log import Status, read_losses, read_times, read_validation
-from doap.training.ranks import is_chief
 from doap.training.recipe import read_recipe
 from doap.training.run_folder import Source, read_run
 from doap.training.trainer import train as train_descriptor

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import doap
 from doap.demo import photos
-from doap.demo.study import COPIES, KEYPOINTS, RECIPES, Study
-from doap.evaluation import figures, warped
+from doap.demo.run import COPIES, KEYPOINTS, RECIPES, Study
+from doap.evaluation.harness import figures
+from doap.evaluation.image_pairs import warped
 from doap.files import write_text
-from doap.photos.views import LEVELS, measured_overlap
+from doap.images.jitter import LEVELS, measured_overlap
 from doap.training.log import read_losses
+from doap.version import __version__
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1000px; margin: 2em auto; padding: 0 1em }
@@ -58,7 +59,7 @@ def _html(study: Study, seconds: float) -> str:
     matches = study.stereo_matches
     body = f"""
 <h1>Descriptors trained by Average Precision</h1>
-<p>doap {doap.__version__}, torch {torch.__version__}, {torch.get_num_threads()} CPU threads,
+<p>doap {__version__}, torch {torch.__version__}, {torch.get_num_threads()} CPU threads,
 {seconds / 60:.1f} minutes. Made by <code>doap demo</code>.</p>
 <p><b>{html.escape(verdict(study))}</b></p>
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import skimage
 import sklearn
 
-from doap.photos.images import Grey, read_grey
+from doap.images.reading import read_grey
+from doap.types import Grey
 
 _SKIMAGE = Path(skimage.__file__).parent / "data"
 _SKLEARN = Path(sklearn.__file__).parent / "datasets" / "images"

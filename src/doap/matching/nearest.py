@@ -1,13 +1,10 @@
 """Exact nearest neighbours, Euclidean and Hamming, with ties that always fall the same way."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-# (N, d) float32 vectors or (N, bits / 8) uint8; the functions here tell them apart by their type.
-Descriptors = NDArray[Any]
+from doap.types import Descriptors
 
 ENTRIES_AT_ONCE = 1 << 24  # of the distance matrix: 64 MiB
 PAIRS_AT_ONCE = 1 << 17

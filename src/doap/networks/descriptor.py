@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from doap.networks.network import PatchNetwork
-from doap.objectives import Kind
+from doap.types import Kind
 
 # Patches that a network sees at once: what stays in a CPU's caches, and what fills a GPU.
 CPU_BATCH, GPU_BATCH = 128, 8192

@@ -17,10 +17,9 @@ from safetensors import SafetensorError
 from doap.errors import DoapError
 from doap.files import atomic_file, write_text
 from doap.networks.architecture import Architecture, build
+from doap.networks.baselines import handcrafted, list_peers, read_published
 from doap.networks.descriptor import Descriptor
-from doap.networks.peers import handcrafted, list_peers, read_published
-from doap.objectives import Kind
-from doap.photos.detectors import DETECTORS
+from doap.types import DETECTOR_NAMES, Kind
 
 DEFAULT_MODEL = "doap-128"
 SHIPPED = Path(__file__).parent.parent / "weights"
@@ -50,8 +49,8 @@ class Origin(BaseModel):
 
 
 def _known_detector(name: str) -> str:
-    if name not in DETECTORS:
-        raise ValueError(f"{name} is no detector; there are {', '.join(DETECTORS)}")
+    if name not in DETECTOR_NAMES:
+        raise ValueError(f"{name} is no detector; there are {', '.join(DETECTOR_NAMES)}")
     return name
 
 

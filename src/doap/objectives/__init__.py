@@ -1,19 +1,20 @@
 """Objectives: tensors in, a scalar out. `loss(outputs, groups, ignore)` for each of them."""
 
+from doap.objectives.baselines.fastap import FastAPLoss
+from doap.objectives.baselines.gor import GlobalOrthogonalLoss
+from doap.objectives.baselines.hardnet import HardNetLoss
+from doap.objectives.baselines.histogram import HistogramLoss
+from doap.objectives.baselines.hynet import HyNetLoss
+from doap.objectives.baselines.l2net import L2NetLoss
+from doap.objectives.baselines.smoothap import SmoothAPLoss
+from doap.objectives.baselines.sosnet import SOSNetLoss
+from doap.objectives.baselines.triplet import TripletLoss
 from doap.objectives.distillation import ImitationLoss, SimilarityLoss
 from doap.objectives.distributed import DistributedAveragePrecisionLoss, UnionLoss
-from doap.objectives.fastap import FastAPLoss
-from doap.objectives.gor import GlobalOrthogonalLoss
-from doap.objectives.hardnet import HardNetLoss
-from doap.objectives.histogram import HistogramLoss
-from doap.objectives.hynet import HyNetLoss
-from doap.objectives.l2net import L2NetLoss
-from doap.objectives.lists import IgnoreTable, Kind
+from doap.objectives.lists import IgnoreTable
 from doap.objectives.long_lists import backward_in_chunks
 from doap.objectives.loss import AveragePrecisionLoss
-from doap.objectives.smoothap import SmoothAPLoss
-from doap.objectives.sosnet import SOSNetLoss
-from doap.objectives.tfeat import TripletLoss
+from doap.types import Kind
 
 __all__ = [
     "AveragePrecisionLoss",

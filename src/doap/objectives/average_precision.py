@@ -22,7 +22,8 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from doap.objectives.lists import IgnoreTable, Kind, reach
+from doap.objectives.lists import IgnoreTable, reach
+from doap.types import Kind
 
 TRITON = torch.version.hip is None and find_spec("triton") is not None
 

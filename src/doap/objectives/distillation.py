@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import inner_products, relaxed_descriptors
-from doap.objectives.lists import Kind
+from doap.types import Kind
 
 
 class ImitationLoss(nn.Module):

@@ -14,8 +14,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from doap.objectives.fused import fused_histograms
-from doap.objectives.lists import IgnoreTable, Kind, check_labels, check_matches
+from doap.objectives.lists import IgnoreTable, check_labels, check_matches
 from doap.objectives.loss import AveragePrecisionLoss, Batch
+from doap.types import Kind
 
 
 class DistributedAveragePrecisionLoss(AveragePrecisionLoss):

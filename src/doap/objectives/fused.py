@@ -21,7 +21,8 @@ from torch.autograd.function import once_differentiable
 
 from doap.objectives import tiles
 from doap.objectives.average_precision import has_kernels
-from doap.objectives.lists import IgnoreTable, Kind, Lists, reach
+from doap.objectives.lists import IgnoreTable, Lists, reach
+from doap.types import Kind
 
 
 def _passes(descriptors: Tensor) -> ModuleType:

@@ -1,12 +1,11 @@
 """What each query of a batch ranks: everything the objective needs to know besides the descriptors."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-Kind = Literal["real", "binary"]
+from doap.types import Kind
 
 
 def reach(kind: Kind, dimensions: int) -> float:

@@ -13,8 +13,9 @@ from doap.objectives.average_precision import (
     uneven,
 )
 from doap.objectives.fused import fused_histograms
-from doap.objectives.lists import IgnoreTable, Kind, check_batch, check_labels, check_matches
+from doap.objectives.lists import IgnoreTable, check_batch, check_labels, check_matches
 from doap.objectives.matching import matching_precision
+from doap.types import Kind
 
 FINE = 100  # even bins of which uneven ones are made
 

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from doap.objectives.average_precision import distances_of, inner_products, kernel, relaxed_average_precision
-from doap.objectives.lists import IgnoreTable, Kind, reach
+from doap.objectives.lists import IgnoreTable, reach
+from doap.types import Kind
 
 ENTRIES = 1 << 24  # of the distances that are held at once
 

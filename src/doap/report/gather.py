@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from doap.errors import DoapError
-from doap.evaluation.result import Result, read_result
+from doap.evaluation.harness.result import Result, read_result
 
 PICTURES = ("alignment", "label-mining")  # what the names of pictures begin with
 

@@ -4,7 +4,7 @@ import json
 from html import escape
 from typing import Any
 
-from doap.evaluation.table import Row, Table
+from doap.evaluation.harness.table import Row, Table
 
 STYLE = """
 :root { --ink: #1f2328; --soft: #59636e; --line: #d8dee4; --tint: #f6f8fa; --accent: #2f5d8a }

@@ -8,16 +8,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import doap
 from doap.errors import DoapError
-from doap.evaluation.published import sources
-from doap.evaluation.result import Result
-from doap.evaluation.table import Row, Table
+from doap.evaluation.harness.published import sources
+from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.table import Row, Table
 from doap.files import atomic_file, make_folder, write_text
 from doap.report import html
 from doap.report.gather import Gathered, SweepFile
 from doap.report.sections import SECTIONS, Section
 from doap.report.shown import shown
+from doap.version import __version__
 
 TITLE = "Local descriptors optimised for Average Precision: results"
 
@@ -67,7 +67,7 @@ def _head(gathered: Gathered, others: list[Section]) -> str:
     left = f" Left out, since they are no results: {_files(gathered.left_out)}." if gathered.left_out else ""
     return (
         f"<h1>{escape(TITLE)}</h1>"
-        f'<p class="soft">Written by doap {doap.__version__} from {_files(read) or "nothing"}.{left}</p>'
+        f'<p class="soft">Written by doap {__version__} from {_files(read) or "nothing"}.{left}</p>'
         "<p>The tables and figures of the paper, in its order. Rows marked <i>quoted</i> are figures that others "
         "published, with their source beneath; all others were measured by the command that stands with them. The best "
         f"measured figure of a column is bold.</p><nav><ol>{entries}</ol></nav>"

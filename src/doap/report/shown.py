@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from doap.evaluation.hpatches_figure import draw_hpatches
-from doap.evaluation.hpatches_tables import hpatches_tables
-from doap.evaluation.oxford_figure import draw_oxford
-from doap.evaluation.pair_tables import oxford_tables, pairs_tables
-from doap.evaluation.pairs_figure import draw_pairs
-from doap.evaluation.phototour_figure import draw_phototour
-from doap.evaluation.phototour_table import phototour_table
-from doap.evaluation.published import published_table
-from doap.evaluation.result import Result
-from doap.evaluation.romepatches_figure import draw_romepatches
-from doap.evaluation.romepatches_table import romepatches_table
-from doap.evaluation.table import Table
+from doap.evaluation.harness.published import published_table
+from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.table import Table
+from doap.evaluation.hpatches.figure import draw_hpatches
+from doap.evaluation.hpatches.tables import hpatches_tables
+from doap.evaluation.image_pairs.figure import draw_pairs
+from doap.evaluation.image_pairs.oxford_figure import draw_oxford
+from doap.evaluation.image_pairs.tables import oxford_tables, pairs_tables
+from doap.evaluation.phototour.figure import draw_phototour
+from doap.evaluation.phototour.tables import phototour_table
+from doap.evaluation.romepatches.figure import draw_romepatches
+from doap.evaluation.romepatches.tables import romepatches_table
 from doap.report.tidy import tidy_table
 
 

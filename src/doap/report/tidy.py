@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from doap.evaluation.result import Result
-from doap.evaluation.table import Row, Table, number
+from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.table import Row, Table, number
 
 MOST_COLUMNS = 12
 SAMPLES = ("pair",)  # of which there are many to average over, rather than to compare

@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from doap.datasets.batches.augmentation import draw_symmetries, draw_zooms, flip_and_turn
+from doap.datasets.batches.overlap_tables import OverlapTables
+from doap.datasets.batches.pool_sampling import PoolBatches, SequencePairs
+from doap.datasets.batches.sampling import EveryGroupFirst, GroupBatches, Sampler, share
+from doap.datasets.batches.source_sampling import SourceBatches
+from doap.datasets.label_mining.mining import MinedLabels
+from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.groups import Grouping, Ids
 from doap.errors import DoapError
 from doap.objectives.lists import IgnoreTable
-from doap.patches.augment import draw_symmetries, draw_zooms, flip_and_turn
-from doap.patches.frameset import FrameSet
-from doap.patches.grouping import Grouping, Ids
-from doap.patches.ignoring import OverlapTables
-from doap.patches.label_mining import MinedLabels
-from doap.patches.pool_sampling import PoolBatches, SequencePairs
-from doap.patches.sampling import EveryGroupFirst, GroupBatches, Sampler, share
-from doap.patches.source_sampling import SourceBatches
 from doap.training.recipe import Recipe
 from doap.training.sources import Data, Sources
 

@@ -6,10 +6,10 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
+from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.networks.architecture import Architecture
-from doap.objectives import Kind
-from doap.patches.frameset import Source
+from doap.types import Kind
 
 Objective = Literal["ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet"]
 EPOCHS_A_STEP = 10

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-import doap
+from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_folder
-from doap.patches.frameset import FrameSet
-from doap.patches.patchset import PatchSet
 from doap.training.recipe import Recipe, read_recipe
+from doap.version import __version__
 
 CHECKPOINT, WEIGHTS, BEST, LAST_GOOD = (
     f"{name}.safetensors" for name in ("checkpoint", "weights", "best", "last-good")
@@ -61,7 +61,7 @@ def describe_run(
         "threads": torch.get_num_threads(),
         "teacher": teacher,
         "versions": {
-            "doap": doap.__version__,
+            "doap": __version__,
             "torch": str(torch.__version__),
             "numpy": np.__version__,
             "python": platform.python_version(),

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from doap.datasets.batches.resident_frames import ResidentFrames
+from doap.datasets.batches.resident_patches import PatchSource, ResidentPatches
+from doap.datasets.build.splitting import ASIDE, TRAIN, split_scenes
+from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
-from doap.patches.frameset import FrameSet
-from doap.patches.patchset import PatchSet
-from doap.patches.resident import PatchSource, ResidentPatches
-from doap.patches.resident_frames import ResidentFrames
-from doap.patches.split import ASIDE, TRAIN, split_scenes
 from doap.training.recipe import Recipe
 
 Data = PatchSet | FrameSet

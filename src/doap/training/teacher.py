@@ -8,9 +8,9 @@ from torch import Tensor
 
 from doap.errors import DoapError
 from doap.networks import registry
+from doap.networks.baselines import list_peers
 from doap.networks.descriptor import batch_size, to_input
 from doap.networks.fast import fold_normalisation
-from doap.networks.peers import list_peers
 from doap.objectives import ImitationLoss, SimilarityLoss
 from doap.objectives.distributed import union
 from doap.training.recipe import Recipe

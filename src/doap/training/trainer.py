@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from doap.datasets.batches.resident_frames import ResidentFrames
+from doap.datasets.batches.resident_patches import send
+from doap.datasets.label_mining.mining import SIDE, MinedLabels, mine_labels
+from doap.datasets.sets.groups import Ids
+from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import write_text
 from doap.networks import registry
@@ -19,18 +24,10 @@ from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.network import PatchNetwork
 from doap.networks.spatial_transformer import slow_parameters
 from doap.objectives import backward_in_chunks
-from doap.patches.grouping import Ids
-from doap.patches.label_mining import SIDE, MinedLabels, mine_labels
-from doap.patches.patchset import PatchSet
-from doap.patches.resident import send
-from doap.patches.resident_frames import ResidentFrames
 from doap.training.averaging import MovingAverage
 from doap.training.batches import Batch, Batches
 from doap.training.checkpoint import Place, load_checkpoint, save_checkpoint
-from doap.training.log import Log, NotFiniteError, Status
-from doap.training.memory import keep_freed_memory
-from doap.training.objective import make_objective
-from doap.training.ranks import (
+from doap.training.distributed import (
     InPrecision,
     SharedDropout,
     average_gradients,
@@ -39,6 +36,9 @@ from doap.training.ranks import (
     make_fabric,
     share_statistics,
 )
+from doap.training.log import Log, NotFiniteError, Status
+from doap.training.memory import keep_freed_memory
+from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
 from doap.training.run_folder import (
     BEST,

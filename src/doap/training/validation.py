@@ -4,17 +4,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from doap.datasets.batches.sampling import GroupItems
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.network import PatchNetwork
-from doap.objectives import Kind
 from doap.objectives.average_precision import euclidean_distances, hamming_distances
+from doap.objectives.baselines.pairs import related_patches
 from doap.objectives.exact import exact_average_precisions
-from doap.objectives.pairs import related_patches
-from doap.patches.sampling import GroupItems
 from doap.training.batches import Batch, Batches
 from doap.training.recipe import Recipe
 from doap.training.sources import Data, Sources
+from doap.types import Kind
 
 LISTS = 4
 LIST_SIZE = 2048

@@ -1,0 +1,1 @@
+"""Patch sets and frame sets: official data sets, own photos, batches, label mining."""

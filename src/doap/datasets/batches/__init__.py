@@ -1,0 +1,1 @@
+"""Samplers, augmentation, and sets resident on a device."""

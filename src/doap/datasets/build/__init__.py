@@ -1,0 +1,1 @@
+"""Own photos to sets, splits, HPatches-format folders and image pairs."""

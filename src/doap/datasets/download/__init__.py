@@ -1,0 +1,1 @@
+"""Download, unpack and check the official data sets."""

@@ -1,0 +1,1 @@
+"""Readers of the official data sets."""

@@ -1,0 +1,1 @@
+"""Containers: patch sets, frame sets, and folders of image pairs."""

@@ -1,0 +1,215 @@
+"""The one container: patches in groups in sequences, in memory or memory-mapped from disk.
+
+On disk a patch set is a folder:
+
+    set.json               what is here: counts, sizes, names, and the CRC-32 of each of the arrays below
+    patches-00000.npy …    uint8 (n, S, S), shards of at most 64 MiB
+    groups.npy             int64 (N,): patches of one group show the same 3D point
+    sequences.npy          int64 (N,): groups of one scene
+    overlaps.npy           int64 (P, 2): groups that overlap in a photo, never each other's negatives
+    frames.npy             float32 (N, 2, 3): optional, where in its photo each patch was cut
+    label-NAME.npy         int64 (N,): optional, for example photo, source, view or difficulty
+    checksums.npy          uint32: the CRC-32 of every MiB of the shards, in order
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from doap.datasets.sets.groups import Grouping, Ids
+from doap.datasets.sets.storage import (
+    BLOCKS_CHECKED_ON_OPEN,
+    damaged_manifest,
+    map_shard,
+    read_array,
+    read_manifest,
+    verify_blocks,
+)
+from doap.datasets.sets.writer import DEFAULT_EXTENT, KIND, write_patch_set
+from doap.errors import DoapError
+
+
+class PatchSet(Grouping):
+    """Patches with the group and the sequence of each.
+
+    Args:
+        shards: uint8 arrays (n, S, S), in order; one array in memory, memory maps when opened.
+        groups: (N,) integers; patches with the same group match each other.
+        sequences: (N,) integers; all patches of a group share one. 0 for all by default.
+        labels: further (N,) integers by name.
+        sequence_names: what the sequence ids mean: name of sequence i at place i, if they have names.
+        extent: half the side of a patch in units of its frame's scale: how the patches were cut.
+        overlaps: see `Grouping`.
+        frames: (N, 2, 3) float32, where in its photo each patch was cut, where that is known.
+        photo_names: what the label "photo" means: name of photo i at place i.
+
+    Example:
+        >>> import numpy as np, tempfile, pathlib
+        >>> patches = np.zeros((6, 32, 32), np.uint8)
+        >>> made = PatchSet([patches], groups=[0, 0, 1, 1, 2, 2])
+        >>> folder = pathlib.Path(tempfile.mkdtemp()) / "set"
+        >>> made.save(folder)
+        >>> PatchSet.open(folder)
+        PatchSet(6 patches of 32x32, 3 groups, 1 sequence)
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[NDArray[np.uint8]],
+        groups: Sequence[int] | Ids,
+        sequences: Sequence[int] | Ids | None = None,
+        labels: Mapping[str, Sequence[int] | Ids] | None = None,
+        sequence_names: Sequence[str] = (),
+        extent: float = DEFAULT_EXTENT,
+        overlaps: Ids | None = None,
+        frames: NDArray[np.float32] | None = None,
+        photo_names: Sequence[str] = (),
+    ) -> None:
+        self.extent = extent
+        self.shards = list(shards)
+        self.labels: dict[str, Ids] = {k: np.asarray(v, dtype=np.int64) for k, v in (labels or {}).items()}
+        self.frames = frames
+        self.photo_names = list(photo_names)
+        self._check_patches(len(groups))
+        super().__init__(groups, sequences, sequence_names, overlaps)
+
+    def _check_patches(self, count: int) -> None:
+        sizes = {shard.shape[1:] for shard in self.shards}
+        if len(sizes) != 1 or any(s.ndim != 3 or s.shape[1] != s.shape[2] for s in self.shards):
+            raise DoapError(f"patches must be (N, S, S) of one size S, not {[s.shape for s in self.shards]}")
+        if any(shard.dtype != np.uint8 for shard in self.shards):
+            raise DoapError(f"patches must be uint8, not {[str(s.dtype) for s in self.shards]}")
+        patches = sum(map(len, self.shards))
+        if patches == 0:
+            raise DoapError("a patch set needs at least one patch")
+        if patches != count:
+            raise DoapError(f"groups has shape ({count},), but there are {patches} patches")
+        for name, ids in self.labels.items():
+            if ids.shape != (count,):
+                raise DoapError(f"{name} has shape {ids.shape}, but there are {count} patches")
+        if self.frames is not None and self.frames.shape != (count, 2, 3):
+            raise DoapError(f"frames has shape {self.frames.shape}, but there are {count} patches")
+
+    def __repr__(self) -> str:
+        return f"PatchSet({len(self):,} patches of {self.size}x{self.size}, {self.counted()})"
+
+    @property
+    def size(self) -> int:
+        """Side of a patch in pixels."""
+        return int(self.shards[0].shape[1])
+
+    def take(self, indices: Sequence[int] | Ids) -> NDArray[np.uint8]:
+        """The patches at `indices`, in that order: (n, S, S) uint8. Only they are read."""
+        wanted = np.asarray(indices, dtype=np.int64)
+        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self)):
+            raise IndexError(f"patch indices must be 0..{len(self) - 1}")
+        taken = np.empty((len(wanted), self.size, self.size), np.uint8)
+        ends = np.cumsum([len(shard) for shard in self.shards])
+        home = np.searchsorted(ends, wanted, side="right")
+        for number in np.unique(home):
+            here = home == number
+            taken[here] = self.shards[number][wanted[here] - (ends[number] - len(self.shards[number]))]
+        return taken
+
+    def part(self, wanted: NDArray[np.bool_]) -> "PatchSet":
+        """Some patches, (N,) bool, of whole groups or not; pixels stay where they are, and ids keep their meaning.
+
+        Meant for sets whose sequences lie in one piece, as those made here do: each run of patches is a shard.
+        """
+        pieces = []
+        start = 0
+        for shard in self.shards:
+            edges = np.flatnonzero(np.diff(wanted[start : start + len(shard)], prepend=False, append=False))
+            pieces += [shard[first:last] for first, last in edges.reshape(-1, 2)]
+            start += len(shard)
+        groups = self.groups[wanted]
+        return PatchSet(
+            pieces,
+            groups,
+            self.sequences[wanted],
+            {name: values[wanted] for name, values in self.labels.items()},
+            self.sequence_names,
+            self.extent,
+            self.overlaps[np.isin(self.overlaps, groups).all(axis=1)],
+            None if self.frames is None else self.frames[wanted],
+            self.photo_names,
+        )
+
+    def save(self, path: Path | str) -> None:
+        """Write the set as a folder, atomically; an existing path is refused."""
+        with write_patch_set(Path(path), self.size, self.sequence_names, self.extent) as writer:
+            writer.photo_names, writer.overlaps = self.photo_names, self.overlaps
+            start = 0
+            for shard in self.shards:
+                end = start + len(shard)
+                labels = {name: ids[start:end] for name, ids in self.labels.items()}
+                frames = None if self.frames is None else self.frames[start:end]
+                writer.append(shard, self.groups[start:end], self.sequences[start:end], frames, **labels)
+                start = end
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Open a saved set, memory-mapped.
+
+        Types, shapes, lengths and checksums are checked: the ids in full, the pixels in 128 blocks of
+        1 MiB, evenly spread. That is all of a set of up to 128 MiB; `verify` checks every block.
+
+        Raises:
+            DoapError: one line that names the file and the fault.
+        """
+        folder = Path(path)
+        about = _read_manifest(folder)
+        ids = {name: read_array(folder, name, about, np.int64) for name in about["arrays"] if _is_id(name)}
+        checksums = read_array(folder, "checksums", about, np.uint32)
+        has = about["arrays"].keys()
+        overlaps = read_array(folder, "overlaps", about, np.int64, 2) if "overlaps" in has else None
+        frames = read_array(folder, "frames", about, np.float32, 3) if "frames" in has else None
+        size = about["size"]
+        shards = [map_shard(folder / shard["file"], (shard["patches"], size, size)) for shard in about["shards"]]
+        try:
+            found = cls(
+                shards,
+                ids["groups"],
+                ids["sequences"],
+                {name.removeprefix("label-"): ids[name] for name in ids if name.startswith("label-")},
+                about["sequence_names"],
+                about["extent"],
+                overlaps,
+                frames,
+                about.get("photo_names", []),
+            )
+        except DoapError as fault:
+            raise DoapError(f"{folder}: {fault}") from fault
+        verify_blocks(_files(folder, about), checksums, BLOCKS_CHECKED_ON_OPEN)
+        return found
+
+    @staticmethod
+    def verify(path: Path | str) -> None:
+        """Check every byte of a saved set against its checksums; a DoapError names the first bad file."""
+        folder = Path(path)
+        about = _read_manifest(folder)
+        verify_blocks(_files(folder, about), read_array(folder, "checksums", about, np.uint32), None)
+
+
+def _files(folder: Path, about: dict[str, Any]) -> list[Path]:
+    return [folder / shard["file"] for shard in about["shards"]]
+
+
+def _is_id(name: str) -> bool:
+    return name in ("groups", "sequences") or name.startswith("label-")
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    about = read_manifest(folder, KIND, {"size": int, "extent": float, "sequence_names": list, "shards": list})
+    well_formed = (
+        {"groups", "sequences", "checksums"} <= set(about["arrays"])
+        and all(isinstance(s, dict) and {"file", "patches"} <= set(s) for s in about["shards"])
+        and all(Path(str(s["file"])).name == s["file"] for s in about["shards"])
+        and isinstance(about.get("photo_names", []), list)
+    )
+    if not well_formed:
+        raise damaged_manifest(folder)
+    return about

@@ -1,0 +1,106 @@
+"""Writing a patch set as it comes: shards of bounded memory, the whole folder renamed at the end."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from doap.datasets.sets.storage import save_shard, write_set
+from doap.errors import DoapError
+from doap.files import atomic_folder
+
+KIND = "patch set"
+SHARD_BYTES = 64 << 20
+DEFAULT_EXTENT = 12.0  # patches 12 keypoint sizes wide
+
+
+@contextmanager
+def write_patch_set(
+    path: Path, size: int, sequence_names: Sequence[str] = (), extent: float = DEFAULT_EXTENT
+) -> Iterator["PatchSetWriter"]:
+    """Append patches batch by batch; on leaving the `with` block the set appears at `path`, whole.
+
+    A build that fails or is killed leaves nothing at `path`. At most one shard is held in memory.
+
+    Args:
+        path: the folder to make; refused if it exists.
+        size: side of the patches.
+        sequence_names: see `PatchSet`; may still grow until the block is left.
+        extent: see `PatchSet`.
+    """
+    with atomic_folder(path) as folder:
+        writer = PatchSetWriter(folder, size, sequence_names, extent)
+        yield writer
+        writer.finish()
+
+
+class PatchSetWriter:
+    """What `write_patch_set` gives: collects patches into shards in a folder."""
+
+    def __init__(self, folder: Path, size: int, sequence_names: Sequence[str], extent: float) -> None:
+        self.folder = folder
+        self.size = size
+        self.sequence_names = sequence_names  # read at the end, so that names may come with the patches
+        self.extent = float(extent)
+        self.photo_names: Sequence[str] = ()
+        self.overlaps: NDArray[np.int64] = np.zeros((0, 2), np.int64)
+        self._per_shard = max(1, SHARD_BYTES // size**2)
+        self._pending: list[NDArray[np.uint8]] = []
+        self._arrays: dict[str, list[NDArray[Any]]] = {}
+        self._shards: list[dict[str, str | int]] = []
+        self._checksums: list[int] = []
+
+    def append(
+        self,
+        patches: NDArray[np.uint8],
+        groups: Sequence[int] | NDArray[np.int64],
+        sequences: Sequence[int] | NDArray[np.int64],
+        frames: NDArray[np.float32] | None = None,
+        **labels: Sequence[int] | NDArray[np.int64],
+    ) -> None:
+        """Add (n, S, S) uint8 patches with the group, sequence, frame and labels of each."""
+        if patches.dtype != np.uint8 or patches.shape[1:] != (self.size, self.size):
+            raise DoapError(f"expected uint8 (n, {self.size}, {self.size}), got {patches.dtype} {patches.shape}")
+        ids = {"groups": groups, "sequences": sequences, **{f"label-{k}": v for k, v in labels.items()}}
+        arrays: dict[str, NDArray[Any]] = {name: np.asarray(values, dtype=np.int64) for name, values in ids.items()}
+        if frames is not None:
+            arrays["frames"] = np.asarray(frames, np.float32)
+        if self._arrays and set(arrays) != set(self._arrays):
+            raise DoapError(f"labels differ from those before: {sorted(arrays)}, not {sorted(self._arrays)}")
+        for name, values in arrays.items():
+            if len(values) != len(patches):
+                raise DoapError(f"{name}: {len(values)} values for {len(patches)} patches")
+            self._arrays.setdefault(name, []).append(values)
+        self._pending.append(patches)
+        while sum(map(len, self._pending)) >= self._per_shard:
+            self._write_shard()
+
+    def finish(self) -> None:
+        """Write what is pending, the ids and the manifest."""
+        if self._pending:
+            self._write_shard()
+        if not self._shards:
+            raise DoapError("a patch set needs at least one patch, and none came")
+        arrays = {name: np.concatenate(parts) for name, parts in self._arrays.items()}
+        arrays["checksums"] = np.array(self._checksums, np.uint32)
+        arrays["overlaps"] = self.overlaps
+        about = {
+            "size": self.size,
+            "extent": self.extent,
+            "patches": len(arrays["groups"]),
+            "sequence_names": list(self.sequence_names),
+            "photo_names": list(self.photo_names),
+            "shards": self._shards,
+        }
+        write_set(self.folder, KIND, arrays, about)
+
+    def _write_shard(self) -> None:
+        waiting = np.concatenate(self._pending)
+        shard, rest = waiting[: self._per_shard], waiting[self._per_shard :]
+        self._pending = [rest] if len(rest) else []
+        name = f"patches-{len(self._shards):05d}.npy"
+        self._checksums += save_shard(self.folder / name, shard)
+        self._shards.append({"file": name, "patches": len(shard)})

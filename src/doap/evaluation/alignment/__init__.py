@@ -1,0 +1,1 @@
+"""Effect of the Spatial Transformer on the patches of a group (paper, appendix B)."""

@@ -1,0 +1,57 @@
+"""The figure of alignment: groups of patches as they are, aligned, and aligned with black borders."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from doap.evaluation.alignment.benchmark import Group, Pixels
+from doap.files import write_figure
+
+PAPER = 255
+ROWS = ("original", "aligned,\nborders repeated", "aligned,\nzeros beyond")
+SIDE, GAP, LABEL, TITLE = 1.9, 0.16, 1.5, 0.5  # inches
+
+
+def draw_alignment(groups: Sequence[Group], path: Path) -> None:
+    """A group a column, its patches in a square; the rows as in the paper.
+
+    Args:
+        groups: those to draw.
+        path: of the picture; its suffix chooses the format.
+    """
+    width = LABEL + len(groups) * (SIDE + GAP)
+    height = TITLE + len(ROWS) * (SIDE + GAP)
+    figure = Figure(figsize=(width, height))
+    for column, group in enumerate(groups):
+        left = LABEL + column * (SIDE + GAP)
+        for row, patches in enumerate((group.originals, group.aligned, group.aligned_zeros)):
+            bottom = height - TITLE - row * (SIDE + GAP) - SIDE
+            axes = figure.add_axes((left / width, bottom / height, SIDE / width, SIDE / height))
+            axes.imshow(_square(patches), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axes.set_axis_off()
+            if not column:
+                middle = (bottom + SIDE / 2) / height
+                figure.text((LABEL - 0.12) / width, middle, ROWS[row], ha="right", va="center", fontsize=10)
+        name = _shortened(Path(group.sequence).name)
+        middle = (left + SIDE / 2) / width
+        figure.text(middle, (height - 0.2) / height, name, ha="center", va="center", fontsize=9)
+        number = f"group {group.number}, {len(group.originals)} patches"
+        figure.text(middle, (height - 0.38) / height, number, ha="center", va="center", fontsize=7.5, color="#7d7d7d")
+    write_figure(figure, path, dpi=160)
+
+
+def _square(patches: Pixels) -> Pixels:
+    """(n, S, S) patches in rows, as nearly a square as there are patches for, a line of paper between them."""
+    across = int(np.ceil(len(patches) ** 0.5))
+    cell = patches.shape[1] + max(1, patches.shape[1] // 16)
+    sheet = np.full((across * cell, across * cell), PAPER, np.uint8)
+    for place, patch in enumerate(patches):
+        top, left = divmod(place, across)
+        sheet[top * cell :, left * cell :][: len(patch), : len(patch)] = patch
+    return sheet[: sheet.shape[0] - cell + patches.shape[1], : sheet.shape[0] - cell + patches.shape[1]]
+
+
+def _shortened(name: str, longest: int = 26) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"

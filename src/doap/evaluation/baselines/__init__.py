@@ -1,1 +1,0 @@
-"""Peers to compare with."""

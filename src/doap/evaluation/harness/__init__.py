@@ -1,0 +1,1 @@
+"""Shared parts of all benchmarks: methods, cached descriptors, results, tables, figures."""

@@ -1,0 +1,1 @@
+"""Verification, matching and retrieval on HPatches."""

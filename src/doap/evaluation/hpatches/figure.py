@@ -1,0 +1,100 @@
+"""The figure of the paper: a panel a task, a bar a descriptor, and on it a mark for each condition."""
+
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from doap.evaluation.harness.bars import colours_of
+from doap.evaluation.harness.result import Result
+from doap.evaluation.hpatches.tables import HEADLINES, NOISE, Conditions, mean_score
+from doap.files import write_figure
+
+TITLES = {"verification": "patch verification", "matching": "image matching", "retrieval": "patch retrieval"}
+NOISE_COLOURS = dict(zip(NOISE, ("#1a7a37", "#6a3d9a", "#d7191c"), strict=True))
+MARKS = {"intra": "o", "inter": "D", "illumination": "D", "viewpoint": "*", "all": "o"}
+FAIR = "|"
+
+
+def draw_hpatches(result: Result, path: Path) -> None:
+    """Bars are means by the official rule, with their figures beside them; the tick on each is the fair mean.
+
+    Marks are coloured by noise and shaped by condition: negatives in verification, kind of sequence in matching.
+    """
+    tasks = [task for task in TITLES if any(score["task"] == task for score in result.scores)]
+    names = list(dict.fromkeys(str(score["descriptor"]) for score in result.scores))
+    colours = colours_of(names)
+    longest = max(map(len, names))
+    size = ((3.4 + 0.075 * longest) * len(tasks), 0.34 * len(names) + 1.75)
+    figure = Figure(figsize=size, layout="constrained")
+    for axes, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
+        _draw_task(axes, result, task, names, colours)
+    marks = [_mark("s", colour, noise) for noise, colour in NOISE_COLOURS.items()]
+    figure.legend(
+        handles=[*marks, _mark(FAIR, "black", "mean, ties fair")],
+        loc="outside upper center",
+        ncols=4,
+        frameon=False,
+        handletextpad=0.1,
+        columnspacing=1.2,
+    )
+    write_figure(figure, path)
+
+
+def _draw_task(axes: Axes, result: Result, task: str, names: list[str], colours: dict[str, str]) -> None:
+    """One panel, the best descriptor on top."""
+    figures = {name: mean_score(result, _asked(task, name, "official")) or 0.0 for name in names}
+    order = sorted(names, key=lambda name: figures[name])
+    axes.barh(
+        range(len(order)),
+        [figures[name] for name in order],
+        color=[to_rgba(colours[name], 0.35) for name in order],  # pale, so that the marks are seen
+        edgecolor="black",
+        linewidth=0.8,
+        height=0.74,
+    )
+    conditions = _conditions(result, task)
+    for place, name in enumerate(order):
+        axes.text(102, place, f"{figures[name]:.2f}", va="center")
+        for condition in conditions:
+            chosen: Conditions = {"condition": condition} if condition else {}
+            mark = MARKS.get(condition, "o")
+            for noise, colour in NOISE_COLOURS.items():
+                value = mean_score(result, _asked(task, name, "official"), NOISE[noise], chosen)
+                axes.plot(value or 0.0, place, mark, color=colour, markersize=7 if mark == "*" else 4.5, alpha=0.85)
+        fair = mean_score(result, _asked(task, name, "fair")) or 0.0
+        axes.plot(fair, place, FAIR, color="black", markersize=15, markeredgewidth=1.6)
+    axes.set_yticks(range(len(order)), order)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel(f"{TITLES[task]} mAP %")
+    axes.tick_params(length=0)
+    axes.grid(axis="x", linestyle="dashed", alpha=0.5)
+    axes.set_axisbelow(True)
+    told = [condition for condition in conditions if condition not in ("", "all")]
+    if told:
+        axes.legend(
+            handles=[_mark(MARKS[condition], "black", condition) for condition in told],
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=2,
+            frameon=False,
+            handletextpad=0.1,
+            columnspacing=1.0,
+        )
+
+
+def _asked(task: str, name: str, rule: str) -> Conditions:
+    return {**HEADLINES[task], "descriptor": name, "rule": rule}
+
+
+def _conditions(result: Result, task: str) -> list[str]:
+    """What the marks of a task tell apart; "" where there is nothing to tell."""
+    found = {str(score["condition"] or "") for score in result.scores if score["task"] == task}
+    return [condition for condition in MARKS if condition in found - {"all"}] or sorted(found)
+
+
+def _mark(shape: str, colour: str, label: str) -> Line2D:
+    wide = 1.6 if shape == FAIR else 1.0
+    return Line2D([], [], color=colour, marker=shape, linestyle="none", markersize=7, markeredgewidth=wide, label=label)

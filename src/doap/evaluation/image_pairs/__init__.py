@@ -1,0 +1,1 @@
+"""Image matching on pairs with known geometry: Oxford, own pairs, warped photos."""

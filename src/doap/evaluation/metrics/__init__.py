@@ -1,0 +1,1 @@
+"""Metrics on ranked lists, and the significance of differences."""

@@ -1,0 +1,1 @@
+"""Patch verification on UBC Phototour."""

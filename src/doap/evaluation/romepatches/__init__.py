@@ -1,0 +1,1 @@
+"""Patch retrieval on RomePatches."""

@@ -1,0 +1,51 @@
+"""Table 2 of the paper: retrieval mAP on both halves of RomePatches, ours measured and others' quoted."""
+
+from typing import cast
+
+from doap.datasets.official.romepatches import HALVES
+from doap.evaluation.harness.published import notes, published, size, sources
+from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.table import Row, Table, number
+
+NOTE = (
+    "mAP %; more is better; b are bits. Every patch is a query; in brackets, where the data names them: the official "
+    "queries alone, which rank the other patches"
+)
+
+
+def romepatches_table(result: Result | None) -> Table:
+    """The measured rows, then the quoted ones.
+
+    Args:
+        result: of `romepatches.evaluate`; None where nothing was measured.
+    """
+    quoted = published("romepatches")
+    rows = measured_rows(result) if result else []
+    for row in quoted:
+        cells = (number(row.figures.get(half), 1) for half in HALVES)
+        rows.append(Row((row.method, size(row.kind, row.dimensions), *cells), quoted=True))
+    said = "; ".join(filter(None, (NOTE, notes(quoted))))
+    return Table(
+        ("method", "size", *HALVES),
+        tuple(rows),
+        words=2,
+        note=said,
+        better="more",
+        title="RomePatches",
+        sources=tuple(sources("romepatches")),
+    )
+
+
+def measured_rows(result: Result) -> list[Row]:
+    """A row a descriptor, in the order given."""
+    scores = {(score["descriptor"], score["half"]): score for score in result.scores}
+    rows = []
+    for model in result.contenders:
+        cells = []
+        for half in HALVES:
+            score = scores.get((model["name"], half), {})
+            official = score.get("map official queries")
+            bracket = "" if official is None else f" ({number(cast(float, official), 1)})"
+            cells.append(number(cast(float | None, score.get("map")), 1) + bracket)
+        rows.append(Row((model["name"], size(model["kind"], model["dimensions"]), *cells)))
+    return rows

@@ -1,0 +1,1 @@
+"""Studies and sweeps: several trainings compared."""

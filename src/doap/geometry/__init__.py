@@ -1,0 +1,1 @@
+"""Homographies, ellipses, robust estimation, and the ground truth of image pairs."""

@@ -1,0 +1,1 @@
+"""Images to patches: reading, detection, patch extraction, jittered views."""

@@ -1,0 +1,134 @@
+"""Detectors of frames: DoG, Harris corners, Hessian blobs, and the last two with affine shape.
+
+All name scale alike: a Gaussian blob of standard deviation s gives frames of scale 0.89 s, which is what
+OpenCV's SIFT calls half the size of a keypoint. A patch of the same extent then shows as much of the scene.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from doap.images import frames as frames_module
+from doap.images.affine_shape import affine_shape, orient
+from doap.images.extraction import Pyramid
+from doap.images.frames import detect_dog, detect_halved
+from doap.images.scale_space import Plane, Response, find_maxima
+from doap.types import Frames, Grey
+
+Detector = Callable[[Grey, int | None], Frames]
+
+# SIFT gives the smaller sigma of the two whose difference is largest, a third of an octave apart, so a blob of
+# sigma s has scale s · 2^(-1/6).
+HESSIAN_SCALE = 2 ** (-1 / 6)
+# The settings here and in affine_shape.py were chosen by benchmarks/detectors.py --settings.
+HARRIS_ALPHA = 0.05
+HARRIS_WINDOW = 1.0  # sigma of the window under which gradients are summed, in sigmas of the derivatives
+DIVERGING = 1.3  # affine frames to try for each one wanted: some lie on edges
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is detected.
+
+    Attributes:
+        response: largest where a frame lies.
+        scale: of the frame, in sigmas at which the response is largest.
+        threshold: of the response; both kinds' is that of a blob 16 grey levels above its surroundings.
+        first: sigma of the first level of the scale space; for both kinds the scale of its frames is 1.2.
+    """
+
+    response: Response
+    scale: float
+    threshold: float
+    first: float
+
+
+def detect_harris(image: Grey, limit: int | None = None) -> Frames:
+    """Multi-scale Harris corners, strongest first, each turned to its dominant gradient.
+
+    A frame lies where the corner response, normalised for scale, is largest over place and scale.
+
+    Args:
+        image: (H, W) uint8.
+        limit: how many frames at most; all by default.
+
+    Returns:
+        (N, 2, 3) float32.
+    """
+    return _detect(image, HARRIS, limit)
+
+
+def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
+    """Blobs, bright or dark, strongest first, each turned to its dominant gradient.
+
+    A frame lies where the determinant of the Hessian, normalised for scale, is largest over place and scale.
+
+    Args:
+        image: (H, W) uint8.
+        limit: how many frames at most; all by default.
+
+    Returns:
+        (N, 2, 3) float32.
+    """
+    return _detect(image, HESSIAN, limit)
+
+
+def detect_harris_affine(image: Grey, limit: int | None = None) -> Frames:
+    """Harris corners with affine shape; see `detect_harris` and `affine_shape`."""
+    return _detect(image, HARRIS, limit, affine=True)
+
+
+def detect_hessian_affine(image: Grey, limit: int | None = None) -> Frames:
+    """Hessian blobs with affine shape; see `detect_hessian` and `affine_shape`."""
+    return _detect(image, HESSIAN, limit, affine=True)
+
+
+DETECTORS: dict[str, Detector] = {
+    "dog": detect_dog,
+    "harris": detect_harris,
+    "hessian": detect_hessian,
+    "harris-affine": detect_harris_affine,
+    "hessian-affine": detect_hessian_affine,
+}
+
+
+def _detect(image: Grey, kind: Kind, limit: int | None, affine: bool = False) -> Frames:
+    if image.size > frames_module.MAX_DETECTION_PIXELS:
+        return detect_halved(image, lambda half: _detect(half, kind, limit, affine))
+    maxima = find_maxima(image, kind.response, kind.threshold, kind.first)
+    tried = limit if limit is None or not affine else round(DIVERGING * limit)
+    centres, sizes = maxima.centres[:tried], kind.scale * maxima.sigmas[:tried]
+    frames = np.concatenate([sizes[:, None, None] * np.eye(2), centres[:, :, None]], 2).astype(np.float32)
+    if not len(frames):
+        return frames
+    pyramid = Pyramid(image)
+    if affine:
+        frames = affine_shape(pyramid, frames)[:limit]
+    return orient(pyramid, frames)
+
+
+def _hessian(level: Plane, sigma: float) -> Plane:
+    """σ⁴ (Lxx Lyy - Lxy²)."""
+    xx = cv2.Sobel(level, cv2.CV_32F, 2, 0, ksize=1)
+    yy = cv2.Sobel(level, cv2.CV_32F, 0, 2, ksize=1)
+    xy = cv2.Sobel(level, cv2.CV_32F, 1, 1, ksize=3, scale=0.25)
+    return np.asarray(cv2.multiply(xx, yy, scale=sigma**4) - cv2.multiply(xy, xy, scale=sigma**4), np.float32)
+
+
+def _harris(level: Plane, sigma: float) -> Plane:
+    """det M - α trace² M of the second moments M of σ ∇L under a Gaussian of wσ."""
+    x = cv2.Scharr(level, cv2.CV_32F, 1, 0, scale=sigma / 32)
+    y = cv2.Scharr(level, cv2.CV_32F, 0, 1, scale=sigma / 32)
+    window = HARRIS_WINDOW * sigma
+    side = 2 * round(3 * window) + 1
+    xx, xy, yy = (cv2.GaussianBlur(cv2.multiply(a, b), (side, side), window) for a, b in ((x, x), (x, y), (y, y)))
+    trace = xx + yy
+    determinant = cv2.multiply(xx, yy) - cv2.multiply(xy, xy)
+    return np.asarray(determinant - cv2.multiply(trace, trace, scale=HARRIS_ALPHA), np.float32)
+
+
+# The normalised Harris response of a blob of sigma s is largest at s / (1 + 2 w²)^(1/4) for a window w.
+HARRIS = Kind(_harris, HESSIAN_SCALE * (1 + 2 * HARRIS_WINDOW**2) ** 0.25, threshold=16.0, first=1.0)
+HESSIAN = Kind(_hessian, HESSIAN_SCALE, threshold=16.0, first=1.3)

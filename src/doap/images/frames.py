@@ -1,0 +1,66 @@
+"""Frames: where a patch is cut. Detection, and the geometry of frames under homographies.
+
+A frame is a 2x3 matrix [A | c], kornia's LAF: the unit circle goes to the ellipse c + A u. Coordinates
+are (x, y) in pixels, the centre of the top left pixel at (0, 0). Its scale is √|det A|. Frames of an image
+are one array (N, 2, 3) float32.
+"""
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from doap.geometry.homographies import transform_points
+from doap.types import Frames, Grey
+
+# SIFT's pyramid takes about 60 times the image's bytes; larger images are halved for detection first.
+MAX_DETECTION_PIXELS = 12_000_000
+
+
+def detect_dog(image: Grey, limit: int | None = None) -> Frames:
+    """Difference-of-Gaussian frames by OpenCV's SIFT, strongest first.
+
+    The scale of a frame is half of OpenCV's keypoint size; its x axis points along the orientation.
+    A point with several orientations gives several frames.
+
+    Args:
+        image: (H, W) uint8.
+        limit: how many frames at most; all by default.
+
+    Returns:
+        (N, 2, 3) float32.
+    """
+    if image.size > MAX_DETECTION_PIXELS:
+        return detect_halved(image, lambda half: detect_dog(half, limit))
+    if min(image.shape) < 3:
+        return np.zeros((0, 2, 3), np.float32)
+    keypoints = cv2.SIFT.create(enable_precise_upscale=True).detect(image, None)
+    keypoints = sorted(keypoints, key=lambda k: (-k.response, k.pt, k.size, k.angle))[:limit]
+    return frames_from_keypoints(list(keypoints))
+
+
+def detect_halved(image: Grey, detect: Callable[[Grey], Frames]) -> Frames:
+    """Detect in the image at half its resolution; the frames are those of the full one."""
+    half = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA).astype(np.uint8)
+    frames = detect(half) * np.float32(2)
+    frames[:, :, 2] += 0.5  # the centre of the first pixel lies at 0.5 of the larger image
+    return frames
+
+
+def frames_from_keypoints(keypoints: list[cv2.KeyPoint]) -> Frames:
+    """OpenCV keypoints as frames: scale = size / 2, rotation = angle; (N, 2, 3)."""
+    values = np.array([(*k.pt, k.size, k.angle) for k in keypoints], np.float64).reshape(-1, 4)
+    x, y, size, angle = values.T
+    cosine, sine = size / 2 * np.cos(np.radians(angle)), size / 2 * np.sin(np.radians(angle))
+    return np.stack([np.stack([cosine, -sine, x], 1), np.stack([sine, cosine, y], 1)], 1).astype(np.float32)
+
+
+def transform_frames(frames: Frames, homography: NDArray[np.float64]) -> Frames:
+    """Send frames through a homography, which acts on each as its affine approximation at the centre."""
+    centres = frames[:, :, 2].astype(np.float64)
+    depth = centres @ homography[2, :2] + homography[2, 2]
+    sent = transform_points(centres, homography)
+    # d/dp [(H p)_i / (H p)_3] = (H_i - sent_i H_3) / depth
+    jacobian = (homography[None, :2, :2] - sent[:, :, None] * homography[None, 2:, :2]) / depth[:, None, None]
+    return np.concatenate([jacobian @ frames[:, :, :2], sent[:, :, None]], axis=2).astype(np.float32)

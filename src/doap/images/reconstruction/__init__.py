@@ -1,0 +1,1 @@
+"""Related photos to tracks: scenes, static cameras, structure from motion."""

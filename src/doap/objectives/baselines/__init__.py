@@ -1,0 +1,1 @@
+"""Losses of other papers, with the signature of `AveragePrecisionLoss`."""

@@ -1,1 +1,0 @@
-"""Patch sets and the batches drawn from them."""

@@ -1,1 +1,0 @@
-"""From pictures to patches: reading, frames, extraction, jittered views."""

@@ -1,0 +1,171 @@
+"""Counting and hashing what lies in the folders of official data sets."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from doap.datasets.download import checking as content
+from doap.datasets.download.checking import Content, content_hash
+from doap.errors import DoapError
+from support.small_official_sets import (
+    STRIPS,
+    make_hpatches,
+    make_oxford,
+    make_phototour,
+    make_rome,
+    make_sequences,
+    make_tasks,
+    save_noise,
+)
+
+Inspect = Callable[[Path], Content]
+SETS: dict[str, tuple[Callable[[Path], Path], Inspect, dict[str, int]]] = {
+    "phototour": (make_phototour, content.inspect_phototour, {"patches": 300, "pairs": 40}),
+    "hpatches": (
+        make_hpatches,
+        content.inspect_hpatches,
+        {"i_ sequences": 1, "v_ sequences": 2, "patches": 3 * 16 * 3},
+    ),
+    "sequences": (
+        make_sequences,
+        content.inspect_hpatches_sequences,
+        {"i_ sequences": 1, "v_ sequences": 1, "images": 12},
+    ),
+    "tasks": (
+        make_tasks,
+        content.inspect_hpatches_tasks,
+        {"splits": 2, "verification lists": 6, "retrieval lists": 4},
+    ),
+    "rome": (make_rome, content.inspect_romepatches, {"patches": 40}),
+    "oxford": (make_oxford, content.inspect_oxford, {"sequences": 8, "images": 48}),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_small_sets_are_counted_and_hashed(tmp_path: Path, name: str) -> None:
+    make, inspect, counts = SETS[name]
+    found = inspect(make(tmp_path / "first" / "set"))
+    assert found.counts == counts
+    seen: list[tuple[int, int | None]] = []
+    first = content_hash(found, lambda *now: seen.append(now))
+    assert first == content_hash(inspect(make(tmp_path / "second" / "set")))
+    assert seen[-1][0] == seen[-1][1] == sum(path.stat().st_size for path in found.files)
+
+
+def test_the_hash_is_what_the_docs_say(tmp_path: Path) -> None:
+    folder = make_hpatches(tmp_path)
+    expected = hashlib.sha256()
+    for sequence in ("i_one", "v_three", "v_two"):
+        for strip in sorted(STRIPS):
+            expected.update(b"195 65\n" + np.asarray(Image.open(folder / sequence / f"{strip}.png")).tobytes())
+    assert content_hash(content.inspect_hpatches(folder)) == expected.hexdigest()
+
+
+def test_the_hash_knows_pixels_not_files(tmp_path: Path) -> None:
+    folder = make_oxford(tmp_path / "set")
+    first = content_hash(content.inspect_oxford(folder))
+    picture = folder / "graf" / "img1.ppm"
+    Image.open(picture).save(picture.with_suffix(".png"))
+    picture.unlink()
+    assert content_hash(content.inspect_oxford(folder)) == first
+    pixels = np.array(Image.open(picture.with_suffix(".png")))
+    pixels[0, 0] ^= 255
+    Image.fromarray(pixels).save(picture.with_suffix(".png"))
+    assert content_hash(content.inspect_oxford(folder)) != first
+
+
+def test_both_versions_of_matlab_files_say_the_same(tmp_path: Path) -> None:
+    old, new = make_rome(tmp_path / "old"), make_rome(tmp_path / "new", hdf5=True)
+    hashes = {content_hash(content.inspect_romepatches(folder)) for folder in (old, new)}
+    assert len(hashes) == 1
+
+
+def test_the_real_oxford_sequences_are_complete(oxford: Path) -> None:
+    found = content.inspect_oxford(oxford)
+    assert found.counts == {"sequences": 8, "images": 48}
+    assert len(content_hash(found)) == 64
+
+
+def short_strip(folder: Path) -> None:
+    save_noise(folder / "v_two" / "t5.png", 65 * 2, 65)
+
+
+def wide_strips(folder: Path) -> None:
+    for strip in STRIPS:
+        save_noise(folder / "v_two" / f"{strip}.png", 64, 64)
+
+
+def cut(path: str, keep: float = 0.5) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        whole = (folder / path).read_bytes()
+        (folder / path).write_bytes(whole[: int(len(whole) * keep)])
+
+    return damage
+
+
+def without(path: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / path).unlink()
+
+
+def words(path: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / path).write_text("<html>not found</html>")
+
+    return damage
+
+
+DAMAGES = [
+    ("phototour", without("info.txt"), "info.txt: No such file"),
+    ("phototour", without("m50_100000_100000_0.txt"), "m50_100000_100000_0.txt: No such file"),
+    ("phototour", without("patches0001.bmp"), "1 sheets (*.bmp), but the 300 patches of info.txt need 2"),
+    ("phototour", cut("patches0001.bmp"), "patches0001.bmp: cannot be decoded"),
+    ("phototour", lambda folder: save_noise(folder / "patches0001.bmp", 10, 10), "must be 1024x1024"),
+    ("phototour", cut("info.txt", 0), "info.txt: is empty"),
+    ("hpatches", without("v_two/t5.png"), "v_two/t5.png: missing"),
+    ("hpatches", words("v_two/t5.png"), "v_two/t5.png: missing, or not a picture"),
+    ("hpatches", short_strip, "v_two: strips must be 65 wide"),
+    ("hpatches", wide_strips, "v_two: strips must be 65 wide"),
+    ("hpatches", cut("i_one/ref.png"), "i_one/ref.png: cannot be decoded"),
+    ("sequences", without("v_two/6.ppm"), "v_two: no pictures named 6"),
+    ("sequences", without("v_two/H_1_6"), "v_two/H_1_6: No such file"),
+    ("tasks", without("splits.json"), "splits.json: No such file"),
+    ("tasks", words("splits.json"), "splits.json: not valid JSON"),
+    ("tasks", words("retr_queries_split-a.csv"), "not a list with the columns s,idx"),
+    ("rome", without("patch_retrieval_Rome_test.mat"), "patch_retrieval_Rome_test.mat: missing"),
+    ("rome", words("patch_retrieval_Rome_test.mat"), "patch_retrieval_Rome_test.mat: missing, or not a MATLAB file"),
+    ("rome", cut("patch_retrieval_Rome_test.mat", 0.9), "cannot be decoded"),
+    ("oxford", without("wall/img6.ppm"), "wall: no pictures named img6"),
+    ("oxford", without("wall/H1to6p"), "wall/H1to6p: missing or empty"),
+    ("oxford", cut("wall/H1to6p", 0), "wall/H1to6p: missing or empty"),
+]
+
+
+@pytest.mark.parametrize(("name", "damage", "said"), DAMAGES, ids=[f"{d[0]}-{d[2][:30]}" for d in DAMAGES])
+def test_damage_is_one_line_that_names_the_file(
+    tmp_path: Path, name: str, damage: Callable[[Path], None], said: str
+) -> None:
+    make, inspect, _ = SETS[name]
+    damage(make(tmp_path))
+    with pytest.raises(DoapError) as fault:
+        content_hash(inspect(tmp_path))
+    assert said in str(fault.value)
+    assert "\n" not in str(fault.value)
+    assert str(tmp_path) not in str(fault.value)
+
+
+def test_labels_are_not_taken_for_patches(tmp_path: Path) -> None:
+    make_rome(tmp_path)
+    labels = (tmp_path / "patch_retrieval_Rome_test_labels.mat").read_bytes()
+    (tmp_path / "patch_retrieval_Rome_test.mat").write_bytes(labels)
+    with pytest.raises(DoapError, match="does not hold patches of 51x51"):
+        content.inspect_romepatches(tmp_path)
+
+
+def test_a_folder_of_nothing_is_one_line(tmp_path: Path) -> None:
+    for _, inspect, _ in SETS.values():
+        with pytest.raises(DoapError):
+            inspect(tmp_path)

@@ -1,0 +1,220 @@
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.spatial.distance import pdist, squareform
+
+from doap import AveragePrecisionLoss, DoapError, PatchSet
+from doap.datasets.label_mining.hog import hog
+from doap.datasets.label_mining.mining import MinedLabels, appearance, count_pairs, mine_labels
+from doap.datasets.official.hpatches import read_strip
+
+
+def mine(patches: PatchSet, *arguments: Any, **words: Any) -> MinedLabels:
+    return mine_labels(patches, lambda indices: torch.from_numpy(patches.take(indices)), *arguments, **words)
+
+
+def stripes(count: int, angle: float, random: np.random.Generator) -> np.ndarray:
+    """Patches of noisy stripes with one orientation."""
+    y, x = np.mgrid[:32, :32]
+    phase = random.normal(0, 0.2, (count, 1, 1))
+    wave = np.sin((x * np.cos(angle) + y * np.sin(angle)) / 3 + phase)
+    return (128 + 80 * wave + random.normal(0, 5, (count, 32, 32))).clip(0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def patches() -> PatchSet:
+    """Two sequences of 120 patches, groups of three; kinds of stripes 0..3 in turn, of which 0 and 1 are alike."""
+    random = np.random.default_rng(0)
+    angles = [0.0, 0.15, 0.8, 1.6]
+    kinds = np.concatenate([stripes(60, angle, random) for angle in angles])
+    order = np.arange(240).reshape(4, 20, 3).transpose(1, 0, 2).ravel()
+    groups = np.arange(240) // 3
+    return PatchSet([kinds[order]], groups, np.array([5, 9])[groups % 8 // 4], {"kind": groups % 4})
+
+
+@pytest.fixture(scope="module")
+def mined(patches: PatchSet) -> MinedLabels:
+    return mine(patches, clusters=4, percentile=10)
+
+
+def dense(mined: MinedLabels, patches: PatchSet, indices: np.ndarray) -> np.ndarray:
+    """(M, M) whether two patches ignore each other, pair by pair."""
+    near, per_sequence = mined.near.numpy(), mined.near.shape[1]
+    ignored = np.zeros((len(indices), len(indices)), bool)
+    for row, a in enumerate(indices):
+        for column, b in enumerate(indices):
+            if patches.sequences[a] == patches.sequences[b]:
+                place, first = divmod(mined.clusters[a], per_sequence)
+                ignored[row, column] = near[place, first, mined.clusters[b] % per_sequence]
+    return ignored
+
+
+def test_appearance_is_hog_and_pixels(photo: np.ndarray) -> None:
+    patches = torch.from_numpy(photo.reshape(8, 64, 8, 64).swapaxes(1, 2).reshape(64, 64, 64).copy())
+    found = appearance(patches)
+    assert found.shape == (64, 2240)
+    torch.testing.assert_close(found[:, :1984], hog(patches.float() / 255).flatten(1))
+    small = np.stack(
+        [np.asarray(Image.fromarray(p.numpy()).resize((16, 16), Image.Resampling.BILINEAR)) for p in patches]
+    )
+    assert np.abs(found[:, 1984:].view(-1, 16, 16).numpy() * 255 - small).max() < 1.01
+
+
+@pytest.mark.parametrize("size", [32, 65])
+def test_appearance_of_any_size(size: int) -> None:
+    assert appearance(torch.randint(0, 256, (3, size, size), dtype=torch.uint8)).shape == (3, 2240)
+
+
+def test_clusters_are_the_kinds_and_the_like_ones_ignore_each_other(patches: PatchSet, mined: MinedLabels) -> None:
+    kinds = patches.labels["kind"]
+    for place, sequence in enumerate((5, 9)):
+        here = patches.sequences == sequence
+        of_kind = [np.unique(mined.clusters[here & (kinds == kind)]) for kind in range(4)]
+        assert all(len(clusters) == 1 for clusters in of_kind)
+        names = np.concatenate(of_kind) - 4 * place
+        assert sorted(names) == [0, 1, 2, 3]
+        near = mined.near[place].numpy()[names][:, names]
+        expected = np.eye(4, dtype=bool)
+        expected[0, 1] = expected[1, 0] = True  # below 10 % of six distances lies the smallest
+        np.testing.assert_array_equal(near, expected)
+
+
+@pytest.mark.parametrize("percentile", [0.0, 37.5, 100.0])
+def test_the_threshold_is_a_percentile_of_the_distances_between_centres(patches: PatchSet, percentile: float) -> None:
+    mined = mine(patches, 8, percentile, seed=3)
+    points = appearance(torch.from_numpy(patches.take(np.arange(len(patches))))).double().numpy()
+    for place in range(2):
+        members = [points[mined.clusters == 8 * place + k] for k in range(8)]
+        distances = pdist(np.stack([m.mean(0) for m in members]))
+        threshold = np.percentile(distances, percentile)
+        assert mined.thresholds[place] == pytest.approx(threshold, rel=1e-3)
+        away = np.abs(squareform(distances) - threshold) > 1e-3 * threshold
+        found = mined.near[place].numpy()
+        np.testing.assert_array_equal(found[away], (squareform(distances) <= threshold)[away])
+        assert found.diagonal().all()
+
+
+def test_the_table_of_a_batch_equals_the_dense_mask(patches: PatchSet, mined: MinedLabels) -> None:
+    random = np.random.default_rng(0)
+    one_sequence = np.flatnonzero(patches.sequences == 9)
+    for indices in (random.integers(0, len(patches), 50), one_sequence[:30]):
+        table = mined.ignore(indices)
+        table.check(len(indices))
+        assert len(table.table) == len(np.unique(mined.clusters[indices]))
+        found = table.table[table.labels][:, table.labels].numpy()
+        np.testing.assert_array_equal(found, dense(mined, patches, indices))
+        different = patches.sequences[indices][:, None] != patches.sequences[indices]
+        assert not found[different].any()
+
+
+def test_groups_match_though_their_patches_ignore_their_own_cluster(patches: PatchSet, mined: MinedLabels) -> None:
+    indices = np.arange(24)
+    outputs = torch.randn(24, 8, dtype=torch.float64, requires_grad=True)
+    groups = torch.from_numpy(patches.groups[indices])
+    loss = AveragePrecisionLoss("real")
+    _, has_match = loss.average_precisions(outputs, groups, mined.ignore(indices))
+    assert has_match.all()
+    by_table = loss(outputs, groups, mined.ignore(indices))
+    by_mask = loss(outputs, groups, torch.from_numpy(dense(mined, patches, indices)))
+    torch.testing.assert_close(by_table, by_mask)
+    torch.testing.assert_close(*(torch.autograd.grad(value, outputs)[0] for value in (by_table, by_mask)))
+
+
+def test_pairs_are_counted_right(patches: PatchSet) -> None:
+    mined = mine(patches, clusters=7, percentile=40, seed=1)
+    distractors, ignored = count_pairs(mined, patches)
+    for place, sequence in enumerate((5, 9)):
+        indices = np.flatnonzero(patches.sequences == sequence)
+        mask = dense(mined, patches, indices)
+        pairs = [
+            bool(mask[a, b])
+            for a, b in combinations(range(len(indices)), 2)
+            if patches.groups[indices[a]] != patches.groups[indices[b]]
+        ]
+        assert (distractors[place], ignored[place]) == (len(pairs) - sum(pairs), sum(pairs))
+
+
+def test_the_seed_fixes_the_labels(patches: PatchSet) -> None:
+    one, same, other = (mine(patches, 20, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.clusters, same.clusters)
+    assert torch.equal(one.near, same.near)
+    assert not np.array_equal(one.clusters, other.clusters)
+
+
+def test_sequences_with_fewer_patches_than_clusters() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
+    few = PatchSet([pixels], [0, 0, 1, 1, 2], [0, 0, 0, 0, 1])
+    done: list[int] = []
+    mined = mine(few, clusters=100, progress=done.append)
+    assert done == [4, 1]
+    assert len(np.unique(mined.clusters)) == 5
+    table = mined.ignore(np.arange(5))
+    assert table.table.diagonal().all()
+    assert count_pairs(mined, few)[0].tolist()[1] == 0
+
+
+def test_saved_and_loaded(patches: PatchSet, mined: MinedLabels, tmp_path: Path) -> None:
+    mined.save(tmp_path / "mined.npz", patches)
+    found = MinedLabels.load(tmp_path / "mined.npz", patches)
+    np.testing.assert_array_equal(found.clusters, mined.clusters)
+    np.testing.assert_array_equal(found.thresholds, mined.thresholds)
+    assert torch.equal(found.near, mined.near)
+    assert [p.name for p in tmp_path.iterdir()] == ["mined.npz"]
+
+
+@pytest.mark.parametrize("fault", ["missing", "text", "truncated", "foreign", "pickled", "other set", "name"])
+def test_wrong_files_are_one_line(patches: PatchSet, mined: MinedLabels, tmp_path: Path, fault: str) -> None:
+    path = tmp_path / "mined.npz"
+    if fault == "name":
+        with pytest.raises(DoapError, match=r"written as \.npz"):
+            mined.save(tmp_path / "mined.txt", patches)
+        return
+    mined.save(path, patches)
+    wanted: PatchSet = patches
+    if fault == "missing":
+        path.unlink()
+    elif fault == "text":
+        path.write_text("words")
+    elif fault == "truncated":
+        path.write_bytes(path.read_bytes()[:150])
+    elif fault == "foreign":
+        np.savez(path, clusters=np.zeros(3))
+    elif fault == "pickled":
+        np.savez(path, clusters=np.array([{}], dtype=object))
+    else:
+        wanted = PatchSet(patches.shards, patches.groups // 2 * 2, patches.sequences * 0)
+    with pytest.raises(DoapError, match=r"mined\.npz: ") as caught:
+        MinedLabels.load(path, wanted)
+    assert "\n" not in str(caught.value)
+
+
+def test_real_patches_that_are_ignored_are_more_alike(hpatches_patches: Path) -> None:
+    strips = [read_strip(hpatches_patches / "i_contruction" / f"{name}.png")[:150] for name in ("ref", "e1", "h3")]
+    pixels = np.stack(strips, 1).reshape(-1, 65, 65)
+    real = PatchSet([pixels], np.repeat(np.arange(150), 3))
+    mined = mine(real, clusters=20)
+    ignored = torch.from_numpy(dense(mined, real, np.arange(450)))
+    different = torch.from_numpy(real.groups[:, None] != real.groups)
+    # By another measure than the clusters were made with: the pixels' own difference.
+    values = torch.from_numpy(pixels).flatten(1).float()
+    apart = torch.cdist(values, values)
+    assert apart[ignored & different].mean() < 0.8 * apart[~ignored & different].mean()
+    assert 0.1 < float(ignored[different].float().mean()) < 0.4
+
+
+@pytest.mark.gpu
+def test_a_gpu_mines_and_makes_tables(patches: PatchSet, mined: MinedLabels) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    there = mine_labels(patches, lambda indices: torch.from_numpy(patches.take(indices)).cuda(), 4, 10)
+    np.testing.assert_array_equal(there.clusters, mined.clusters)
+    assert torch.equal(there.near, mined.near)
+    indices = np.random.default_rng(0).integers(0, len(patches), 50)
+    table = mined.to("cuda").ignore(indices)
+    assert table.table.is_cuda
+    assert torch.equal(table.table.cpu(), mined.ignore(indices).table)

@@ -1,0 +1,109 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from doap import DoapError, PatchSet
+from doap.datasets.official.phototour import convert_phototour, read_pairs
+from support.official_formats import some_phototour, write_bmp
+
+
+def test_patches_points_and_padding(tmp_path: Path) -> None:
+    patches, points = some_phototour(tmp_path / "liberty", 300)
+    assert (tmp_path / "liberty" / "patches0001.bmp").stat().st_size == 1_049_654  # as the official ones
+    told = []
+    convert_phototour(tmp_path / "liberty", tmp_path / "set", lambda done, total: told.append((done, total)))
+    found = PatchSet.open(tmp_path / "set")
+    np.testing.assert_array_equal(found.take(np.arange(300)), patches)
+    np.testing.assert_array_equal(found.groups, points)
+    assert (len(found), found.sequence_names) == (300, ["liberty"])
+    assert told == [(1, 2), (2, 2)]
+
+
+def test_a_last_sheet_that_is_full(tmp_path: Path) -> None:
+    patches, _ = some_phototour(tmp_path / "yosemite", 256)
+    convert_phototour(tmp_path / "yosemite", tmp_path / "set")
+    np.testing.assert_array_equal(PatchSet.open(tmp_path / "set").take([255])[0], patches[255])
+
+
+def test_sheets_are_taken_in_the_order_of_their_names(tmp_path: Path) -> None:
+    patches, _ = some_phototour(tmp_path / "s", 300)
+    first, second = tmp_path / "s" / "patches0000.bmp", tmp_path / "s" / "patches0001.bmp"
+    first.rename(tmp_path / "s" / "patches0002.bmp")
+    second.rename(tmp_path / "s" / "patches0003.bmp")
+    convert_phototour(tmp_path / "s", tmp_path / "set")
+    np.testing.assert_array_equal(PatchSet.open(tmp_path / "set").take([0, 299]), patches[[0, 299]])
+
+
+def picture(mode: str, size: tuple[int, int] = (1024, 1024)) -> Image.Image:
+    return Image.new(mode, size)
+
+
+FAULTS = {
+    "no info": (lambda f: (f / "info.txt").unlink(), r"info\.txt: cannot be read"),
+    "empty info": (lambda f: (f / "info.txt").write_text(""), r"info\.txt: empty"),
+    "words in info": (lambda f: (f / "info.txt").write_text("one two\n"), r"info\.txt: not a table of integers"),
+    "bytes in info": (lambda f: (f / "info.txt").write_bytes(b"\xff\xfe\x00"), r"info\.txt: not a table of integers"),
+    "ragged info": (lambda f: (f / "info.txt").write_text("1 0\n2\n"), r"info\.txt: not a table of integers"),
+    "info cut short": (lambda f: (f / "info.txt").write_text("1 0\n"), r"2 sheets .* fill 1; .* cut short"),
+    "missing sheet": (lambda f: (f / "patches0000.bmp").unlink(), "1 sheets .* 300 rows .* fill 2"),
+    "truncated sheet": (lambda f: os.truncate(f / "patches0001.bmp", 500_000), r"patches0001\.bmp: damaged"),
+    "empty sheet": (lambda f: os.truncate(f / "patches0001.bmp", 0), r"patches0001\.bmp: not a picture"),
+    "text as sheet": (lambda f: (f / "patches0001.bmp").write_text("no"), r"patches0001\.bmp: not a picture"),
+    "wrong size": (
+        lambda f: write_bmp(f / "patches0001.bmp", np.zeros((64, 1024), np.uint8)),
+        r"patches0001\.bmp: 1024x64 pixels, but a sheet has 1024x1024",
+    ),
+    "colour": (lambda f: picture("RGB").save(f / "patches0001.bmp"), r"patches0001\.bmp: pixels are in colour \(RGB\)"),
+    "two colours": (
+        lambda f: picture("1").save(f / "patches0001.bmp"),
+        r"patches0001\.bmp: pixels are black and white",
+    ),
+    "16 bit": (
+        lambda f: picture("I;16").save(f / "patches0001.bmp", format="PNG"),
+        r"patches0001\.bmp: pixels are deeper than 8 bit",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_folder_is_named_in_one_line(tmp_path: Path, fault: str) -> None:
+    some_phototour(tmp_path / "liberty")
+    harm, message = FAULTS[fault]
+    harm(tmp_path / "liberty")
+    with pytest.raises(DoapError, match=message) as caught:
+        convert_phototour(tmp_path / "liberty", tmp_path / "set")
+    assert "\n" not in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["liberty"]
+
+
+def test_pairs(tmp_path: Path) -> None:
+    file = tmp_path / "m50_100000_100000_0.txt"
+    file.write_text("4 10 0 7 10 0 0 \n0 3 0 9 4 0 0 \n9 4 0 2 4 0 0 \n")
+    first, second, match = read_pairs(file, 10)
+    assert (first.tolist(), second.tolist(), match.tolist()) == ([4, 0, 9], [7, 9, 2], [True, False, True])
+    assert match.dtype == bool
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0 1 0 10 1 0 0\n", "line 1 names the patches 0 and 10, but the set has 10"),
+        ("0 1 0 1 1 0 0\n-1 1 0 1 1 0 0\n", "line 2 names"),
+        ("0 1 0 1\n", "4 columns, but a file of pairs has 7"),
+        ("0 1 0 1 1 0 0\n0 1 0 1\n", "not a table of integers"),
+        ("0 1 0 1 1 0 x\n", "not a table of integers"),
+        ("0.5 1 0 1 1 0 0\n", "not a table of integers"),
+        ("", "empty"),
+        (None, "cannot be read"),
+    ],
+)
+def test_faulty_pairs_are_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
+    file = tmp_path / "pairs.txt"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(DoapError, match=f"pairs.txt: .*{message}") as caught:
+        read_pairs(file, 10)
+    assert "\n" not in str(caught.value)

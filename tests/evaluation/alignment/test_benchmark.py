@@ -1,0 +1,165 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from doap import DoapError, PatchSet
+from doap.datasets.sets.frame_set import FrameSet, encode
+from doap.evaluation.alignment.benchmark import MOST_GROUPS, Alignment, align
+from doap.evaluation.alignment.figure import draw_alignment
+from doap.images.extraction import extract_patches
+from doap.images.frames import detect_dog
+from doap.networks.architecture import Architecture, build
+from doap.networks.descriptor import Descriptor, to_input
+from doap.networks.spatial_transformer import Transformed
+
+
+@pytest.fixture
+def model() -> Descriptor:
+    """One that zooms every patch out and moves it, to a place that is its own."""
+    network = build(Architecture(dimensions=8, width=4, transformer=True))
+    assert isinstance(network, Transformed)
+    with torch.no_grad():
+        torch.nn.init.normal_(network.transformer.prediction.weight, std=0.02)
+        network.transformer.prediction.bias += torch.tensor([1.0, 0, 0, 0, 1, 0])
+    return Descriptor(network, "real", 12.0, "zooming").eval()
+
+
+@pytest.fixture
+def patch_set(photo: np.ndarray) -> PatchSet:
+    """Groups of 1 to 20 patches: each the same patch, later ones with more noise."""
+    plain = extract_patches(photo, detect_dog(photo, 60), 50, 12.0)
+    sizes = np.arange(60) % 20 + 1
+    groups = np.repeat(np.arange(60), sizes)
+    random = np.random.default_rng(0)
+    noisy = plain[groups] + random.normal(0, 12, (len(groups), 50, 50))
+    order = random.permutation(len(groups))
+    pixels = noisy.clip(0, 255).astype(np.uint8)[order]
+    return PatchSet([pixels], groups[order] + 100, groups[order] % 2, sequence_names=["even", "odd"])
+
+
+def in_numpy(groups: list[np.ndarray]) -> tuple[float, float]:
+    """Mean correlation within and between groups."""
+    patches = np.concatenate(groups).astype(np.float64)
+    correlations = np.corrcoef(patches.reshape(len(patches), -1))
+    labels = np.repeat(np.arange(len(groups)), list(map(len, groups)))
+    same = labels[:, None] == labels
+    pairs = [correlations[np.ix_(labels == g, labels == g)] for g in range(len(groups))]
+    within = np.mean([c[~np.eye(len(c), dtype=bool)].mean() for c in pairs])
+    return float(within), float(correlations[~same].mean())
+
+
+def test_groups_are_aligned_by_the_models_transformer(model: Descriptor, patch_set: PatchSet) -> None:
+    found = align(model, patch_set)
+    transformer = model.network.transformer
+    for group in found.groups[:5]:
+        here = np.flatnonzero(patch_set.groups == group.number)
+        read = to_input(torch.from_numpy(patch_set.take(here)), 42)[:, 0].round().clamp(0, 255)
+        known = {patch.numpy().astype(np.uint8).tobytes() for patch in read}
+        assert {patch.tobytes() for patch in group.originals} <= known
+        assert group.sequence == ("even", "odd")[group.number % 2]
+        with torch.no_grad():
+            aligned = transformer(torch.from_numpy(group.originals)[:, None].float())[:, 0]
+        # The originals are rounded, so places move a little.
+        assert np.abs(group.aligned - aligned.numpy()).mean() < 1
+        # Zoomed out, a margin lies beyond the patch, and only there it matters what is found.
+        assert (group.aligned_zeros <= group.aligned).all()
+        assert ((group.aligned_zeros == 0) & (group.aligned > 0)).mean() > 0.2
+        np.testing.assert_array_equal(group.aligned[:, 12:20, 12:20], group.aligned_zeros[:, 12:20, 12:20])
+
+
+def test_the_groups_with_the_most_patches_come_first_and_singles_never(model: Descriptor, patch_set: PatchSet) -> None:
+    counts = [len(group.originals) for group in align(model, patch_set).groups]
+    assert counts == sorted(np.minimum(np.arange(60) % 20 + 1, 16).tolist(), reverse=True)[: len(counts)]
+    assert counts.count(16) == 15
+    assert min(counts) == 2
+
+
+def test_agreement_is_the_mean_correlation(model: Descriptor, patch_set: PatchSet) -> None:
+    found = align(model, patch_set)
+    for measured, groups in (
+        (found.after, [group.aligned for group in found.groups]),
+        (found.after_zeros, [group.aligned_zeros for group in found.groups]),
+    ):
+        assert (measured.within, measured.between) == pytest.approx(in_numpy(groups), abs=2e-3)
+    # Black borders are alike in all patches, whatever they show.
+    assert found.after_zeros.between > found.after.between + 0.1
+
+
+def test_a_transformer_at_its_start_changes_nothing(patch_set: PatchSet) -> None:
+    fresh = Descriptor(build(Architecture(dimensions=8, width=2, transformer=True)), "real", 12.0, "new").eval()
+    found = align(fresh, patch_set)
+    for after in (found.after, found.after_zeros):
+        assert (after.within, after.between) == pytest.approx((found.before.within, found.before.between), abs=1e-6)
+    assert found.before.within > 0.8 > found.before.between
+
+
+def test_alignment_that_undoes_a_shift_raises_agreement(photo: np.ndarray) -> None:
+    """Of each group one patch is cut to the left of the point and one to the right, and the model knows it."""
+    plain = extract_patches(photo, detect_dog(photo, 20), 60, 12.0)
+    shifted = np.stack([plain[:, 9:51, 4:46], plain[:, 9:51, 14:56]], 1).reshape(40, 42, 42)
+    patches = PatchSet([shifted], np.arange(40) // 2)
+    network = build(Architecture(dimensions=8, width=2, transformer=True))
+    assert isinstance(network, Transformed)
+    model = Descriptor(network, "real", 12.0, "shifting").eval()
+    signs = torch.tensor([1.0, -1.0]) * 10 / 42  # half of 10 pixels, in half-sides
+
+    def undo(given: torch.Tensor) -> torch.Tensor:
+        transforms = torch.eye(2, 3).repeat(len(given), 1, 1)
+        transforms[:, 0, 2] = signs
+        return transforms
+
+    network.transformer.transforms = undo  # type: ignore[method-assign]
+    found = align(model, patches)
+    assert found.after.within > found.before.within + 0.1
+    assert found.after.within > 0.9
+
+
+@pytest.fixture
+def frames(photo: np.ndarray) -> FrameSet:
+    found = detect_dog(photo, 60)
+    ids = np.arange(60)
+    zeros = np.zeros(60, np.int64)
+    return FrameSet([encode(photo)], ["camera"], zeros, found, ids // 3, zeros, zeros, ["camera"])
+
+
+def test_frames_are_cut_as_jittered_views(model: Descriptor, frames: FrameSet) -> None:
+    told: list[tuple[str, int, int]] = []
+    first = align(model, frames, 1, lambda *what: told.append(what))
+    again, other = align(model, frames, 1), align(model, frames, 2)
+    assert len(first.groups) == 20 <= MOST_GROUPS
+    assert all(group.originals.shape == (16, 42, 42) for group in first.groups)
+    assert told == [("decoding photos", 1, 1), *(("aligning groups", n, 20) for n in range(1, 21))]
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def same(first: Alignment, second: Alignment) -> bool:
+    return first.before == second.before and all(
+        a.number == b.number and np.array_equal(a.aligned, b.aligned)
+        for a, b in zip(first.groups, second.groups, strict=True)
+    )
+
+
+def test_models_without_a_transformer_and_sets_without_groups_are_refused(
+    model: Descriptor, patch_set: PatchSet
+) -> None:
+    plain = Descriptor(build(Architecture(dimensions=8, width=2)), "real", 12.0, "plain")
+    with pytest.raises(DoapError, match="plain: has no Spatial Transformer"):
+        align(plain, patch_set)
+    singles = PatchSet([np.zeros((3, 42, 42), np.uint8)], [0, 1, 2])
+    with pytest.raises(DoapError, match="no group of the set has two patches"):
+        align(model, singles)
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_the_figure_shows_every_patch(model: Descriptor, patch_set: PatchSet, columns: int, tmp_path: Path) -> None:
+    groups = align(model, patch_set).groups[:columns]
+    draw_alignment(groups, tmp_path / "figure.png")
+    with Image.open(tmp_path / "figure.png") as picture:
+        assert picture.width > columns * 300
+        assert picture.height == 1068
+    with pytest.raises(DoapError, match="figures are written as"):
+        draw_alignment(groups, tmp_path / "figure.doc")

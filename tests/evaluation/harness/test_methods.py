@@ -1,0 +1,177 @@
+"""What is compared: described once, and the same from the cache as without it."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage
+
+import doap
+from doap.datasets.sets.patch_set import PatchSet
+from doap.errors import DoapError
+from doap.evaluation.harness.cache import DescriptorCache, content_key
+from doap.evaluation.harness.methods import Selection, open_contenders
+from doap.images.extraction import extract_patches
+from doap.images.frames import detect_dog
+from doap.networks.baselines.sift import describe_sift
+from doap.networks.descriptor import describe
+from doap.networks.fast import fastest
+from support.small_models import with_extents
+
+MODELS = ("doap-demo-128", "doap-demo-256b", "rootsift")
+IMAGE = skimage.data.camera()
+FRAMES = detect_dog(IMAGE, 50)
+
+
+@pytest.fixture
+def patches() -> PatchSet:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 20, 20), dtype=np.uint8)
+    return PatchSet([pixels[:30], pixels[30:]], groups=np.arange(40) // 2)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> DescriptorCache:
+    return DescriptorCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many patches were described, call by call."""
+    calls: list[int] = []
+
+    def counting(pixels: np.ndarray, model: doap.Descriptor) -> np.ndarray:
+        if len(pixels):
+            calls.append(len(pixels))
+        return describe(pixels, model)
+
+    monkeypatch.setattr("doap.evaluation.harness.methods.describe", counting)
+    return calls
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_patches_are_described_as_by_the_model_and_once(
+    name: str, patches: PatchSet, cache: DescriptorCache, described: list[int]
+) -> None:
+    expected = describe(patches.take(np.arange(40)), fastest(doap.load(name)))
+    told: list[tuple[int, int]] = []
+    for _ in range(2):
+        (contender,) = open_contenders([name], cache=cache)
+        found = contender.describe_patches(Selection(patches), lambda done, total: told.append((done, total)))
+        np.testing.assert_array_equal(found, expected)
+    assert described == [40]
+    assert told == [(40, 40)]
+    assert contender.bytes == found.nbytes / 40
+    assert contender.about()["name"] == name
+
+
+def test_some_patches_are_described_in_their_order(patches: PatchSet, cache: DescriptorCache) -> None:
+    (contender,) = open_contenders(MODELS[:1], cache=cache)
+    whole = contender.describe_patches(Selection(patches))
+    some = np.array([33, 2, 2, 31])
+    np.testing.assert_allclose(contender.describe_patches(Selection(patches, some)), whole[some], atol=1e-2)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_frames_are_described_as_by_the_model_and_once(name: str, cache: DescriptorCache, described: list[int]) -> None:
+    model = fastest(doap.load(name))
+    expected = (
+        describe_sift(IMAGE, FRAMES, True)
+        if name == "rootsift"
+        else describe(extract_patches(IMAGE, FRAMES, model.input_size, model.extent), model)
+    )
+    for _ in range(2):
+        np.testing.assert_array_equal(open_contenders([name], cache=cache)[0].describe_frames(IMAGE, FRAMES), expected)
+    assert described == ([] if name == "rootsift" else [len(FRAMES)])
+
+
+def test_at_an_extent_all_read_the_same_patch(cache: DescriptorCache, described: list[int]) -> None:
+    for contender in open_contenders(MODELS, extent=5.0, cache=cache):
+        patches = extract_patches(IMAGE, FRAMES, contender.model.input_size, 5.0)
+        found = contender.describe_frames(IMAGE, FRAMES)
+        np.testing.assert_array_equal(found, describe(patches, contender.model))
+        assert (contender.extent, contender.in_image) == (5.0, False)
+    assert len(described) == 3
+
+
+def test_the_own_extent_is_that_of_the_detector(tmp_path: Path, cache: DescriptorCache) -> None:
+    given = [with_extents(tmp_path / "mine.safetensors", dog=5.0)]
+    for detector, expected in (("dog", 5.0), ("harris", 12.0), ("", 12.0)):
+        (contender,) = open_contenders(given, cache=cache, detector=detector)
+        assert contender.about()["extent"] == expected
+        patches = extract_patches(IMAGE, FRAMES, contender.model.input_size, expected)
+        np.testing.assert_array_equal(contender.describe_frames(IMAGE, FRAMES), describe(patches, contender.model))
+    (asked,) = open_contenders(given, extent=4.0, cache=cache, detector="dog")
+    assert asked.extent == 4.0
+
+
+def test_any_change_is_described_anew(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:
+    (contender,) = open_contenders(MODELS[:1], cache=cache)
+    contender.describe_patches(Selection(patches))
+    changed = patches.take(np.arange(40))
+    changed[17, 3, 3] ^= 1
+    contender.describe_patches(Selection(PatchSet([changed], groups=np.arange(40) // 2)))
+    (other,) = open_contenders(["doap-demo-256b"], cache=cache)
+    other.describe_patches(Selection(patches))
+    (fresh,) = open_contenders(MODELS[:1], cache=DescriptorCache(cache.folder, fresh=True))
+    fresh.describe_patches(Selection(patches))
+    (at_another_extent,) = open_contenders(MODELS[:1], extent=3.0, cache=cache)
+    contender.describe_frames(IMAGE, FRAMES)
+    at_another_extent.describe_frames(IMAGE, FRAMES)
+    contender.describe_frames(IMAGE, FRAMES[:-1])
+    assert described == [40, 40, 40, 40, 50, 50, 49]
+
+
+def test_a_damaged_file_is_made_again(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:
+    (contender,) = open_contenders(MODELS[:1], cache=cache)
+    expected = np.array(contender.describe_patches(Selection(patches)))
+    (file,) = cache.folder.glob("*.npy")
+    file.write_bytes(file.read_bytes()[:1000])
+    np.testing.assert_array_equal(contender.describe_patches(Selection(patches)), expected)
+    assert described == [40, 40]
+
+
+def test_a_killed_run_leaves_nothing_half_made(cache: DescriptorCache) -> None:
+    def die(array: np.ndarray) -> None:
+        array[0] = 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.make("key", (3, 4), np.dtype(np.float32), die)
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_the_longest_unused_goes_when_there_are_too_many(
+    cache: DescriptorCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("doap.evaluation.harness.cache.MOST_BYTES", 2500)  # two arrays of 1,128 bytes
+    for age, key in enumerate("abc"):
+        cache.make(key, (10, 25), np.dtype(np.float32), lambda array: array.fill(1))
+        if key != "c":
+            os.utime(cache.folder / f"{key}.npy", (age, age))
+    assert [key for key in "abc" if cache.get(key) is not None] == ["b", "c"]
+
+
+def test_keys_tell_contents_apart() -> None:
+    parts = [("a", "b"), ("ab",), (b"ab",), (np.zeros(2, np.uint8),), (np.zeros((2, 1), np.uint8),), (0.0,), (0,)]
+    assert len({content_key(*each) for each in parts}) == len(parts)
+    strided = np.arange(10)[::2]
+    assert content_key(strided) == content_key(strided.copy())
+
+
+def test_models_of_one_name_are_told_apart(tmp_path: Path, cache: DescriptorCache) -> None:
+    shipped = Path(doap.__file__).parent / "weights"
+    for suffix in (".safetensors", ".json"):
+        (tmp_path / f"copy{suffix}").write_bytes((shipped / f"doap-demo-128{suffix}").read_bytes())
+    given = ["doap-demo-128", str(tmp_path / "copy.safetensors")]
+    first, second = open_contenders(given, cache=cache)
+    assert [first.name, second.name] == given
+    assert first.key == second.key  # the same content is not described twice
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [([], "no model"), (["sift", "sift"], "given twice"), (["x"], "no such")]
+)
+def test_what_cannot_be_compared_is_refused(given: list[str], message: str, cache: DescriptorCache) -> None:
+    with pytest.raises(DoapError, match=message):
+        open_contenders(given, cache=cache)

@@ -1,0 +1,44 @@
+"""Quoted figures: each with a source, and each table's own arithmetic right, or the fault named."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from doap.evaluation.harness import published as module
+from doap.evaluation.harness.published import published, published_table, sources
+from doap.evaluation.phototour.tables import COMBINATIONS
+
+
+@pytest.mark.parametrize(("table", "rows"), [("phototour", 18), ("romepatches", 6), ("hpatches", 5)])
+def test_every_table_has_its_rows_and_their_sources(table: str, rows: int) -> None:
+    assert len(published(table)) == rows
+    assert all(len(source) > 10 for source in sources(table))
+
+
+def test_the_means_are_those_of_the_figures_or_the_row_says_otherwise() -> None:
+    compared = 0
+    for row in published("phototour"):
+        figures = [value for name, value in row.figures.items() if name != "mean"]
+        if not figures:
+            continue
+        right = abs(np.mean(figures) - row.figures["mean"]) < 0.011  # both are rounded
+        assert right != bool(row.note), row.method
+        assert set(row.figures) - {"mean"} in (
+            {f"{train}/{test}" for train, test in COMBINATIONS},
+            {test for _, test in COMBINATIONS},
+        )
+        compared += 1
+    assert compared == 17
+
+
+def test_a_table_has_a_column_a_figure_and_dashes() -> None:
+    found = published_table("hpatches", 1)
+    assert found.columns == ("method", "size", "verification", "matching", "retrieval")
+    assert found.rows[0].cells == ("RootSIFT", "128", "-", "27.2", "42.5")
+    assert all(row.quoted for row in found.rows)
+
+
+def test_a_row_without_a_source_is_refused() -> None:
+    row = {"table": "hpatches", "method": "x", "dimensions": 1, "figures": {}, "source": "hearsay"}
+    with pytest.raises(ValidationError, match="no such source: hearsay"):
+        module._File.model_validate({"sources": {}, "rows": [row]})

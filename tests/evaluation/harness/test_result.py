@@ -1,0 +1,69 @@
+"""What a benchmark leaves is read back as it was, and faults in a file are one line."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import doap
+from doap.errors import DoapError
+from doap.evaluation.harness.result import Result, read_result
+
+RESULT = Result(
+    benchmark="oxford",
+    settings={"data": "some/folder", "rule": "ties are broken fairly", "keypoints": 1000},
+    contenders=[{"name": "sift", "bytes": 512}],
+    scores=[
+        {"descriptor": "sift", "sequence": "graf, tilted", "ap": 12.5, "inliers": 7},
+        {"descriptor": "sift", "sequence": "boat", "ap": 100.0, "inliers": None, "seconds": 0.1},
+    ],
+    curves=[{"descriptor": "sift", "recall": [0.0, 0.5]}],
+)
+
+
+def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
+    RESULT.write_json(tmp_path / "new" / "result.json")
+    found = read_result(tmp_path / "new" / "result.json")
+    assert found == RESULT
+    assert isinstance(found.scores[1]["ap"], float)
+    assert (found.doap, set(found.versions)) == (doap.__version__, {"torch", "numpy", "python"})
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["result.json"]
+
+
+def test_results_of_before_there_were_curves_are_read(tmp_path: Path) -> None:
+    content = RESULT.model_dump(exclude={"curves"})
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    assert read_result(tmp_path / "old.json").curves == []
+
+
+def test_the_table_has_every_column_of_any_row(tmp_path: Path) -> None:
+    RESULT.write_csv(tmp_path / "result.csv")
+    with (tmp_path / "result.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["descriptor", "sequence", "ap", "inliers", "seconds"]
+    assert [(row["sequence"], row["ap"], row["inliers"], row["seconds"]) for row in rows] == [
+        ("graf, tilted", "12.5", "7", ""),
+        ("boat", "100.0", "", "0.1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read"),
+        ("", "not the result of a benchmark"),
+        ('{"benchmark": "oxf', "not the result of a benchmark"),
+        ("[1, 2]", "not the result of a benchmark"),
+        ('{"benchmark": "oxford"}', "settings: Field required"),
+        (json.dumps(RESULT.model_dump() | {"extra": 1}), "extra: Extra inputs"),
+        (json.dumps(RESULT.model_dump() | {"scores": [{"ap": [1]}]}), "not the result of a benchmark"),
+    ],
+)
+def test_faults_are_one_line_that_names_the_file(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "result.json").write_text(content)
+    with pytest.raises(DoapError, match=message) as fault:
+        read_result(tmp_path / "result.json")
+    assert str(fault.value).startswith(str(tmp_path / "result.json"))
+    assert "\n" not in str(fault.value)

@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from doap.errors import DoapError
+from doap.evaluation.harness.bars import colours_of
+from doap.evaluation.harness.result import Result, Score
+from doap.evaluation.image_pairs.oxford import PAPERS_SIX, by_sequence, find_oxford, mean_of_six
+from doap.evaluation.image_pairs.oxford_figure import draw_oxford
+from doap.evaluation.metrics.significance import summarise
+from support.small_pairs import homography, write_sequence
+
+
+def test_the_first_image_is_paired_with_each_other(tmp_path: Path) -> None:
+    write_sequence(tmp_path / "wall", 1)
+    write_sequence(tmp_path / "graf", 0)
+    found = find_oxford(tmp_path)
+    assert [(f.sequence, f.name) for f in found] == [
+        (sequence, f"1-{number}") for sequence in ("graf", "wall") for number in range(2, 7)
+    ]
+    for number, files in enumerate(found[5:], 2):
+        assert (files.first.name, files.second.name) == ("img1.png", f"img{number}.png")
+        np.testing.assert_allclose(files.truth, homography(number, 1))
+
+
+def test_two_sequences_of_one_name_are_refused(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        write_sequence(tmp_path / place / "graf", 0)
+    with pytest.raises(DoapError, match="two sequences are called graf"):
+        find_oxford(tmp_path)
+
+
+def scores(names: tuple[str, ...], sequences: tuple[str, ...]) -> list[Score]:
+    random = np.random.default_rng(0)
+    return [
+        {"descriptor": name, "sequence": sequence, "pair": f"1-{k}", "ap": float(random.uniform(0, 100))}
+        for sequence in sequences
+        for k in range(2, 7)
+        for name in names
+    ]
+
+
+def test_a_sequence_is_the_mean_of_its_pairs_and_all_are_the_mean_of_sequences() -> None:
+    made = scores(("a", "b"), ("bark", *PAPERS_SIX))
+    table = by_sequence(made)
+    for name in ("a", "b"):
+        own = [row["ap"] for row in made if row["descriptor"] == name]
+        expected = np.reshape(own, (7, 5)).mean(1)
+        np.testing.assert_allclose(list(table[name].values()), expected)
+        assert mean_of_six(table[name]) == pytest.approx(expected[1:].mean())
+        (summary,) = (row for row in summarise(made, ["ap"]) if row["descriptor"] == name)
+        assert summary["ap"] == pytest.approx(expected.mean())
+    assert mean_of_six({"graf": 50.0}) is None
+
+
+def test_the_figure_has_a_bar_a_descriptor_and_sequence(tmp_path: Path) -> None:
+    names = tuple(f"model-{k}" for k in range(13))
+    settings = {"detector": "dog", "extent": "3", "keypoints": 10}
+    made = scores(names, ("bark", "graf"))
+    result = Result(benchmark="oxford", settings=settings, contenders=[{"name": n} for n in names], scores=made)
+    draw_oxford(result, tmp_path / "oxford.png")
+    with Image.open(tmp_path / "oxford.png") as drawn:
+        shown = {tuple(colour) for _, colour in drawn.convert("RGB").getcolors(1 << 20)}
+    colours = colours_of(names)
+    assert len(set(colours.values())) == 13
+    assert {tuple(bytes.fromhex(colour[1:])) for colour in colours.values()} <= shown

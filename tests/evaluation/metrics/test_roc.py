@@ -1,0 +1,43 @@
+"""The curve against every threshold tried by hand, and its area against scikit-learn's."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from doap.evaluation.metrics.roc import recalls_at, roc, roc_area
+
+
+def some_pairs(seed: int, values: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distances of few different values, so that most are ties."""
+    random = np.random.default_rng(seed)
+    same = random.random(60) < 0.4
+    same[:2] = True, False
+    return random.integers(0, values, 60) + 2.0 * ~same, same
+
+
+@pytest.mark.parametrize("values", [1, 3, 8, 10_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_every_threshold_is_a_point(seed: int, values: int) -> None:
+    distances, same = some_pairs(seed, values)
+    rates, recalls = roc(distances, same)
+    thresholds = [-1.0, *sorted(set(distances.tolist()))]
+    expected = [((distances[~same] <= t).mean(), (distances[same] <= t).mean()) for t in thresholds]
+    np.testing.assert_allclose(np.stack([rates, recalls], 1), expected, atol=1e-15)
+    assert roc_area(rates, recalls) == pytest.approx(roc_auc_score(same, -distances), abs=1e-12)
+
+
+@pytest.mark.parametrize("values", [3, 10_000])
+def test_the_recall_at_a_rate_is_the_best_within_it(values: int) -> None:
+    distances, same = some_pairs(0, values)
+    wanted = np.array([0.0, 0.01, 0.2, 0.5, 1.0])
+    found = recalls_at(*roc(distances, same), wanted)
+    for rate, recall in zip(wanted, found, strict=True):
+        passing = [t for t in [-1.0, *distances] if (distances[~same] <= t).mean() <= rate]
+        assert recall == max((distances[same] <= t).mean() for t in passing)
+
+
+def test_a_descriptor_that_maps_all_to_one_point_is_worth_nothing() -> None:
+    rates, recalls = roc(np.zeros(10), np.arange(10) < 5)
+    assert (rates.tolist(), recalls.tolist()) == ([0, 1], [0, 1])
+    assert roc_area(rates, recalls) == 0.5
+    assert recalls_at(rates, recalls, np.array([0.5])).tolist() == [0]

@@ -1,0 +1,188 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from doap import DoapError, load
+from doap.datasets.sets.patch_set import PatchSet
+from doap.evaluation.harness.cache import DescriptorCache
+from doap.evaluation.harness.methods import Contender, open_contenders
+from doap.evaluation.phototour.benchmark import (
+    evaluate,
+    find_scenes,
+    fpr95,
+    open_test,
+    pair_distances,
+    scene_of,
+    trained_on,
+)
+from doap.networks.descriptor import describe
+from doap.networks.registry import Origin, find_card, save
+from support.small_phototour import PAIRS, learnable_phototour
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
+    return learnable_phototour(tmp_path / "yosemite", points=100, pairs=160)
+
+
+def read_by_hand(folder: Path) -> tuple[np.ndarray, list[list[int]]]:
+    """All patches from the sheets, and the rows of the pair file."""
+    sheets = [np.asarray(Image.open(file)) for file in sorted(folder.glob("*.bmp"))]
+    patches = [sheet[64 * (i // 16) :, 64 * (i % 16) :][:64, :64] for sheet in sheets for i in range(256)]
+    return np.stack(patches), [list(map(int, line.split())) for line in (folder / PAIRS).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b"])
+def test_the_rate_is_that_of_every_pair_described_alone(folder: Path, name: str) -> None:
+    model = load(name)
+    patches, rows = read_by_hand(folder)
+
+    def outputs(patch: int) -> np.ndarray:
+        with torch.no_grad():
+            return model(torch.from_numpy(patches[patch].copy())[None])[0].numpy()
+
+    def distance(first: np.ndarray, second: np.ndarray) -> float:
+        if name.endswith("b"):
+            return sum(int(a ^ b).bit_count() for a, b in zip(first.tolist(), second.tolist(), strict=True))
+        return round(float(np.sqrt(((first.astype(float) - second) ** 2).sum())), 5)  # batches round otherwise
+
+    distances = [distance(outputs(row[0]), outputs(row[3])) for row in rows]
+    matching = sorted(d for d, row in zip(distances, rows, strict=True) if row[1] == row[4])
+    others = [d for d, row in zip(distances, rows, strict=True) if row[1] != row[4]]
+    threshold = matching[-(-95 * len(matching) // 100) - 1]
+    expected = sum(d <= threshold for d in others) / len(others)
+    assert 0 < expected < 1
+    assert fpr95(model, folder) == pytest.approx(expected, abs=1e-12)
+    assert fpr95(model, open_test(folder)) == fpr95(model, folder)
+
+
+def test_only_patches_in_pairs_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / PAIRS).write_text(
+        "".join(f"{i} {5 + 2 * (i // 3)} 0 {i + 1} {5 + 2 * ((i + 1) // 3)} 0 0\n" for i in range(6))
+    )
+    test, read, told = open_test(folder), [], []
+    whole = PatchSet.take
+    monkeypatch.setattr(PatchSet, "take", lambda self, indices: read.extend(indices) or whole(self, indices))
+    fpr95(load("doap-demo-128"), test, lambda done, total: told.append((done, total)))
+    assert (read, told) == (list(range(7)), [(7, 7)])
+
+
+def test_distances_of_rows() -> None:
+    first = np.array([[1, 0], [0.6, 0.8]], np.float32)
+    np.testing.assert_allclose(pair_distances(first, first[::-1].copy()), [np.sqrt(0.8)] * 2, rtol=1e-7)
+    bits = np.array([[0b1010, 255], [0, 0]], np.uint8)
+    assert pair_distances(bits, np.array([[0b0110, 255], [128, 1]], np.uint8)).tolist() == [2, 2]
+
+
+def test_folders_that_are_no_test_are_one_line(folder: Path, tmp_path: Path) -> None:
+    (folder / PAIRS).write_text("0 5 0 1 5 0 0\n")
+    with pytest.raises(DoapError, match=r"m50_100000_100000_0\.txt: needs pairs that match and pairs that do not"):
+        open_test(folder)
+    (folder / PAIRS).unlink()
+    with pytest.raises(DoapError, match=r"m50_100000_100000_0\.txt: cannot be read"):
+        open_test(folder)
+    with pytest.raises(DoapError, match="not an official folder of Phototour"):
+        open_test(tmp_path)
+
+
+def slow_rates(contender: Contender, folder: Path) -> tuple[float, float]:
+    """FPR95 and the area under the ROC curve in percent, from all pairs of a matching and another pair."""
+    patches, rows = read_by_hand(folder)
+    used = sorted({patch for row in rows for patch in (row[0], row[3])})
+    described = dict(zip(used, describe(patches[used], contender.model).tolist(), strict=True))
+    near, far = [], []
+    for row in rows:
+        both = list(zip(described[row[0]], described[row[3]], strict=True))
+        if contender.kind == "binary":
+            distance = float(sum((a ^ b).bit_count() for a, b in both))
+        else:
+            distance = math.sqrt(sum((a - b) ** 2 for a, b in both))
+        (near if row[1] == row[4] else far).append(distance)
+    threshold = min(t for t in near if sum(d <= t for d in near) >= 0.95 * len(near))
+    nearer = sum((n < f) + 0.5 * (n == f) for n in near for f in far)
+    return 100 * sum(f <= threshold for f in far) / len(far), 100 * nearer / len(near) / len(far)
+
+
+def test_contenders_are_judged_as_by_hand(folder: Path, tmp_path: Path) -> None:
+    models = ["doap-demo-128", "doap-demo-256b", "beblid-256"]
+    contenders = open_contenders(models, cache=DescriptorCache(tmp_path / "kept"))
+    told: list[tuple[str, int, int]] = []
+    result = evaluate({"yosemite": open_test(folder)}, contenders, "data", lambda *news: told.append(news))
+    assert [score["descriptor"] for score in result.scores] == models
+    for score, contender in zip(result.scores, contenders, strict=True):
+        rate, area = slow_rates(contender, folder)
+        assert 0 < rate < 100
+        assert score["fpr95"] == pytest.approx(rate, abs=1e-9)
+        assert score["auc"] == pytest.approx(area, abs=1e-9)
+        assert (score["test"], score["trained on"]) == ("yosemite", "")
+    used = len(open_test(folder).selection)
+    assert told[0] == ("doap-demo-128 on yosemite", used, used)
+    assert "ties gain nothing" in result.settings["rule"]
+    assert result.settings["pairs"] == {"yosemite": 160}
+    for curve in result.curves:
+        assert curve["recall"] == sorted(curve["recall"])
+        assert (curve["false positive rate"][-1], curve["recall"][-1]) == (1, 1)
+
+
+def trained(folder: Path, name: str, data: str) -> str:
+    """A model with a card that says where it was trained."""
+    shipped, card = load("doap-demo-128"), find_card("doap-demo-128")
+    assert card is not None
+    shipped.name = name
+    save(shipped, folder / f"{name}.safetensors", card.architecture, Origin(data=data))
+    return str(folder / f"{name}.safetensors")
+
+
+def test_no_model_is_tested_where_it_was_trained(folder: Path, tmp_path: Path) -> None:
+    models = [
+        trained(tmp_path, "by-card", "/somewhere/phototour-yosemite"),
+        trained(tmp_path, "by-name-yosemite", "in memory"),
+        trained(tmp_path, "by-neither", "/somewhere/yosemite/else"),
+    ]
+    contenders = open_contenders([*models, "sift"], cache=DescriptorCache(tmp_path / "kept"))
+    assert [trained_on(each) for each in contenders] == ["yosemite", "yosemite", "", ""]
+    test = open_test(folder)
+    result = evaluate({"yosemite": test, "liberty": test}, contenders, "data")
+    assert [(score["descriptor"], score["test"]) for score in result.scores] == [
+        ("by-neither", "yosemite"),
+        ("sift", "yosemite"),
+        ("by-card", "liberty"),
+        ("by-name-yosemite", "liberty"),
+        ("by-neither", "liberty"),
+        ("sift", "liberty"),
+    ]
+    assert [each["trained on"] for each in result.contenders] == ["yosemite", "yosemite", "", ""]
+    with pytest.raises(DoapError, match="data: every model was trained on yosemite; give another scene"):
+        evaluate({"yosemite": test}, contenders[:2], "data")
+
+
+@pytest.mark.parametrize(
+    ("name", "scene"),
+    [
+        ("liberty", "liberty"), ("phototour-notredame", "notredame"), ("doap_yosemite", "yosemite"),
+        ("Liberty", "liberty"), ("liberty-2", ""), ("deliberty", ""), ("", ""), ("mine", ""),
+    ],
+)  # fmt: skip
+def test_scenes_end_names(name: str, scene: str) -> None:
+    assert scene_of(name) == scene
+
+
+def test_scenes_are_found_alone_and_together(folder: Path, tmp_path: Path) -> None:
+    assert find_scenes(folder) == {"yosemite": folder}
+    other = learnable_phototour(tmp_path / "phototour-liberty", points=10, pairs=4)
+    (tmp_path / "hpatches").mkdir()
+    assert find_scenes(tmp_path) == {"liberty": other, "yosemite": folder}
+    learnable_phototour(tmp_path / "liberty", points=10, pairs=4)
+    with pytest.raises(DoapError, match="liberty and phototour-liberty are both liberty"):
+        find_scenes(tmp_path)
+    with pytest.raises(DoapError, match="none lies in it"):
+        find_scenes(tmp_path / "hpatches")
+    with pytest.raises(DoapError, match="none lies in it"):
+        find_scenes(tmp_path / "nowhere")
+    with pytest.raises(DoapError, match=r"mine: name it after its scene \(liberty, notredame, yosemite\)"):
+        find_scenes(other.rename(tmp_path / "mine"))

@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import pytest
+
+from doap import DoapError
+from doap.experiments.study_plan import list_studies, read_study
+from doap.training.recipe import read_recipe
+
+FILE = """
+recipe: frames-real
+settings: {spacing: null, pooled: 0, epochs: 2}
+seeds: [4, 7]
+tune: {lr: [0.1, 1]}
+runs:
+  ap:
+  binary: {recipe: frames-binary, tune: {}}
+  hardnet: {settings: {objective: hardnet, epochs: 3}, tune: {momentum: [0.5, 0.9]}}
+"""
+
+
+def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(FILE)
+    study = read_study(tmp_path / "s.yaml", ["dropout=0.2"])
+    assert study.seeds == [4, 7]
+    shared = ["spacing=null", "pooled=0", "epochs=2", "dropout=0.2"]
+    assert study.lists == read_recipe("frames-real", shared)
+    hardnet = [*shared, "objective=hardnet", "epochs=3"]
+    assert study.runs == {
+        "ap": {f"lr={lr}": read_recipe("frames-real", [*shared, f"lr={lr}"]) for lr in (0.1, 1.0)},
+        "binary": {"": read_recipe("frames-binary", shared)},
+        "hardnet": {f"momentum={m}": read_recipe("frames-real", [*hardnet, f"momentum={m}"]) for m in (0.5, 0.9)},
+    }
+    assert study.recipe("ap", "lr=1.0", 7) == read_recipe("frames-real", [*shared, "lr=1", "seed=7"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("seeds: [4, 7]", "seeds: []"), "seeds: List should have at least 1 item"),
+        (("seeds: [4, 7]", "seeds: [4, 4]"), "seeds: one comes twice"),
+        (("seeds: [4, 7]", "seeds: [-1]"), "seeds.0: Input should be greater than or equal to 0"),
+        (("seeds: [4, 7]", ""), "seeds: Field required"),
+        (("recipe: frames-real", "recipe: frames-rael"), "frames-rael: no such file, and no recipe of this name"),
+        (("runs:", "run:"), "runs: Field required"),
+        (("objective: hardnet", "objective: hardnot"), "run hardnet: frames-real: objective: Input should be 'ap'"),
+        (("objective: hardnet,", "objectiv: hardnet,"), "run hardnet: frames-real: objectiv: Extra inputs"),
+        (("lr: [0.1, 1]", "lr: [0.1, 0.10]"), "run ap: tune: a value of lr comes twice"),
+        (("lr: [0.1, 1]", "lr: []"), "tune.lr: List should have at least 1 item"),
+        (("lr: [0.1, 1]", "lr: [0.1], epochs: [1]"), "tune: Dictionary should have at most 1 item"),
+        (("  ap:", "  ../ap:"), "String should match pattern"),
+        (("{recipe: frames-binary", "{recipes: frames-binary"), "runs.binary.recipes: Extra inputs"),
+        (("runs:", "runs: ["), "not valid YAML"),
+    ],
+)
+def test_faults_are_one_line(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    (tmp_path / "s.yaml").write_text(FILE.replace(*change))
+    with pytest.raises(DoapError, match=r"s\.yaml|frames-rael") as caught:
+        read_study(tmp_path / "s.yaml")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_study_names_those_that_ship() -> None:
+    with pytest.raises(DoapError, match=r"nowhere: cannot be read .*ship with doap: .*objectives"):
+        read_study("nowhere")
+
+
+@pytest.mark.parametrize("name", list_studies())
+def test_every_study_that_ships_can_be_read(name: str) -> None:
+    assert read_study(name).runs
+
+
+def test_objectives_are_compared_on_the_same_batches_at_as_many_rates() -> None:
+    study = read_study("objectives")
+    assert {next(iter(tries.values())).objective for tries in study.runs.values()} == {
+        "ap", "hardnet", "hardnet-gor", "sosnet", "hynet", "l2net", "fastap", "smooth-ap", "triplet",
+    }  # fmt: skip
+    uneven, even = {"ap-uneven", "ap-uneven-pooled"}, {"pooled": 0.0, "matching": 0.0, "spacing": None}
+    extras = {"ap-pooled": {"pooled": 1.0}, "ap-matching": {"matching": 2.0}, "ap-uneven-pooled": {"pooled": 1.0}}
+    for run, tries in study.runs.items():
+        wanted = {**even, **extras.get(run, {}), **({"spacing": 1.5} if run in uneven else {})}
+        assert all({key: getattr(recipe, key) for key in even} == wanted for recipe in tries.values()), run
+    rates = [[recipe.lr for recipe in tries.values()] for tries in study.runs.values()]
+    assert {len(each) for each in rates} == {4}
+    assert all(27 <= each[3] / each[0] <= 33.4 for each in rates)  # as wide a range for each
+    blind = {"objective": "ap", "lr": 0.1, **even}
+    alike = {recipe.model_copy(update=blind).to_yaml() for tries in study.runs.values() for recipe in tries.values()}
+    assert alike == {study.lists.model_copy(update=blind).to_yaml()}

@@ -1,0 +1,186 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from doap import Descriptor, DoapError, PatchSet, describe, load
+from doap.evaluation.metrics.average_precision import average_precision
+from doap.experiments import series as module
+from doap.experiments.series import Series
+from doap.experiments.sweep import judge_by_held_out, plan_sweep, run_sweep
+from doap.training import trainer
+from doap.training.log import Status, read_validation
+from doap.training.recipe import Recipe, read_recipe
+from doap.training.run_folder import Source
+from doap.training.sources import hold_out
+from doap.training.trainer import train
+
+SMALL = 'width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nlr: 1.0\nprecision: "fp32"\n'
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    (tmp_path / "r.yaml").write_text(SMALL)
+    return tmp_path / "r.yaml"
+
+
+def closeness(_run: Path, model: Descriptor) -> dict[str, float]:
+    """Some number that hangs on every weight."""
+    values = describe(np.random.default_rng(9).integers(0, 256, (2, 32, 32), dtype=np.uint8), model)
+    return {"closeness": float(values[0] @ values[1]), "twice": float(2 * values[0] @ values[1])}
+
+
+def test_a_plan_is_the_recipe_with_each_value(recipe: Path) -> None:
+    planned = plan_sweep(recipe, "list_size = 32, 64,128", ["epochs=7"])
+    assert planned.key == "list_size"
+    assert list(planned.recipes) == ["list_size=32", "list_size=64", "list_size=128"]
+    assert [planned.value(name) for name in planned.recipes] == [32, 64, 128]
+    expected = [
+        Recipe(width=2, dimensions=16, list_size=size, epochs=7, lr=1.0, precision="fp32") for size in (32, 64, 128)
+    ]
+    assert list(planned.recipes.values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("over", "names"),
+    [
+        ("schedule=linear,steps", ["schedule=linear", "schedule=steps"]),
+        ("lr=0.10,1e-1,1", None),
+        ("lr=0.10,1e-4", ["lr=0.1", "lr=0.0001"]),
+        ("augment=yes,no", ["augment=true", "augment=false"]),
+        ("views=null,2", ["views=null", "views=2"]),
+    ],
+)
+def test_values_of_any_type(over: str, names: list[str] | None) -> None:
+    if names is None:
+        with pytest.raises(DoapError, match=r"lr=0\.1 comes twice"):
+            plan_sweep("phototour-real", over)
+    else:
+        assert list(plan_sweep("phototour-real", over).recipes) == names
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ("list_size", "write it as key=value,value"),
+        ("list_size=", "write it as key=value,value"),
+        ("=1,2", "write it as key=value,value"),
+        ("list_size=1024,,2048", "write it as key=value,value"),
+        ("list_size=64,64", "list_size=64 comes twice"),
+        ("list_size=64,many", "list_size: Input should be a valid integer"),
+        ("list_size=64,1", "list_size: Input should be greater than or equal to 2"),
+        ("size=64", "size: Extra inputs are not permitted; known keys are network"),
+        ("schedule=linear,[", "not valid YAML"),
+        ("objective=ap,triplets", "objective: Input should be 'ap'"),
+    ],
+)
+def test_bad_values_are_one_line(over: str, message: str) -> None:
+    with pytest.raises(DoapError, match=message) as caught:
+        plan_sweep("phototour-real", over)
+    assert "\n" not in str(caught.value)
+
+
+def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    told: list[tuple[str, float]] = []
+    counts: list[int] = []
+    rows = run_sweep(
+        plan_sweep(recipe, "list_size=32,64"),
+        Series(
+            patches,
+            tmp_path / "sweep",
+            Source("noise"),
+            progress=lambda run, status: None if status.doing else told.append((run, status.done)),
+        ),
+        closeness,
+        about={"tests": ["a"]},
+        done=lambda rows: counts.append(len(rows)),
+    )
+    for row in rows:
+        alone = tmp_path / f"alone-{row['list_size']}"
+        train(read_recipe(recipe, [f"list_size={row['list_size']}"]), patches, alone)
+        assert row["closeness"] == closeness(alone, load(alone / "weights.safetensors"))["closeness"]
+    assert rows[0]["closeness"] != rows[1]["closeness"]
+    assert counts == [1, 2]
+    assert [run for run, share in told if share == 1] == ["list_size=32", "list_size=64"]
+    header, *lines = (tmp_path / "sweep" / "sweep.csv").read_text().splitlines()
+    assert header == "list_size,closeness,twice"
+    assert [[float(cell) for cell in line.split(",")] for line in lines] == [list(row.values()) for row in rows]
+    content = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert (content["over"], content["tests"], content["rows"]) == ("list_size", ["a"], rows)
+    run = content["runs"]["list_size=64"]
+    assert (run["recipe"]["list_size"], run["data"], run["device"]) == (64, "noise", "cpu")
+    assert set(run["versions"]) == {"doap", "torch", "numpy", "python"}
+
+
+def test_complete_runs_are_only_judged_and_others_go_on(
+    recipe: Path, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, folder = plan_sweep(recipe, "seed=1,2,3", ["epochs=2"]), tmp_path / "sweep"
+    whole = run_sweep(planned, Series(patches, tmp_path / "whole"), closeness)
+
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+
+    def stop(run: str, status: Status) -> None:
+        if run == "seed=2" and not status.doing and status.done > 0.7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(planned, Series(patches, folder, progress=stop), closeness)
+    assert (folder / "sweep.csv").read_text().count("\n") == 2
+    (folder / "seed=1" / "weights.json").unlink()  # as if killed between the weights and their card
+    steps: list[str] = []
+    told = Series(patches, folder, progress=lambda run, status: None if status.doing else steps.append(run))
+    assert run_sweep(planned, told, closeness) == whole
+    assert 0 < steps.count("seed=2") < steps.count("seed=3")
+    assert "seed=1" not in steps
+    for name in ("sweep.csv", "sweep.json"):
+        assert (folder / name).read_text() == (tmp_path / "whole" / name).read_text()
+    monkeypatch.setattr(module, "train", None)
+    assert run_sweep(planned, Series(patches, folder), closeness) == whole
+
+
+def test_folders_of_other_trainings_are_refused_before_any_begins(
+    recipe: Path, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_sweep(plan_sweep(recipe, "seed=2"), Series(patches, tmp_path / "sweep"), closeness)
+    monkeypatch.setattr(module, "train", None)
+    with pytest.raises(DoapError, match=r"seed=2: holds a run of another recipe"):
+        run_sweep(plan_sweep(recipe, "seed=1,2", ["epochs=9"]), Series(patches, tmp_path / "sweep"), closeness)
+    fewer = PatchSet([patches.take(range(90))], np.arange(90) // 3)
+    with pytest.raises(DoapError, match=r"seed=2: holds a run on another set"):
+        run_sweep(plan_sweep(recipe, "seed=1,2"), Series(fewer, tmp_path / "sweep"), closeness)
+    (tmp_path / "sweep" / "seed=1").mkdir()
+    with pytest.raises(DoapError, match=r"seed=1: not the folder of a run"):
+        run_sweep(plan_sweep(recipe, "seed=1,2"), Series(patches, tmp_path / "sweep"), closeness)
+
+
+def exact_ap(patches: PatchSet, weights: Path) -> float:
+    """Mean AP of a list that holds all patches, every patch a query."""
+    vectors = describe(patches.take(range(len(patches))), load(weights)).astype(np.float64)
+    values = []
+    for query in range(len(patches)):
+        others = np.arange(len(patches)) != query
+        distances = np.linalg.norm(vectors[others] - vectors[query], axis=1)
+        values.append(average_precision(distances, patches.groups[others] == patches.groups[query]))
+    return float(np.mean(values))
+
+
+def test_held_out_scenes_judge_all_runs_on_the_same_lists(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned = plan_sweep(recipe, "list_size=32,128", ["held_out=0.34", "epochs=3"])
+    series = Series(patches, tmp_path / "sweep")
+    rows = run_sweep(planned, series, judge_by_held_out(planned, series))
+    held_out = hold_out(patches, planned.recipes["list_size=32"])[1]
+    assert len(held_out) == 120  # all in one list of 128
+    for row in rows:
+        run = tmp_path / "sweep" / f"list_size={row['list_size']}"
+        assert row["ap"] == pytest.approx(exact_ap(held_out, run / "best.safetensors"), abs=1e-4)
+        validated = read_validation(run)
+        assert (row["epoch"], row["ap"]) == pytest.approx(max(validated, key=lambda line: line[1]), abs=1e-4)
+
+
+def test_runs_that_were_never_validated_are_one_line(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned, series = plan_sweep(recipe, "seed=1"), Series(patches, tmp_path / "sweep")
+    with pytest.raises(DoapError, match=r"seed=1: was never validated; set held_out") as caught:
+        run_sweep(planned, series, judge_by_held_out(planned, series))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from doap.experiments.sweep_figure import draw_sweep
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Every figure that is written."""
+    written: list[Figure] = []
+    save = Figure.savefig
+
+    def remember(self: Figure, *arguments: object, **options: object) -> None:
+        written.append(self)
+        save(self, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", remember)
+    return written
+
+
+def test_numbers_are_drawn_in_their_order_and_wide_ranges_by_logarithms(tmp_path: Path, figures: list[Figure]) -> None:
+    curves = {"mean": [1.6, 2.4, 1.9], "notredame": [0.5, 1.0, 0.7]}
+    draw_sweep([1024, 256, 512], curves, ("list_size", "FPR95 %"), "title", tmp_path / "sweep.png")
+    (axes,) = figures[0].axes
+    mean, other = axes.lines
+    assert mean.get_xydata().tolist() == [[256, 2.4], [512, 1.9], [1024, 1.6]]
+    assert other.get_xydata().tolist() == [[256, 1.0], [512, 0.7], [1024, 0.5]]
+    assert axes.get_xscale() == "log"
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["256", "512", "1024"]
+    assert [text.get_text() for text in axes.texts] == ["2.40", "1.90", "1.60"]
+    with Image.open(tmp_path / "sweep.png") as picture:
+        assert picture.width > 600
+
+
+@pytest.mark.parametrize(
+    ("values", "places", "ticks"),
+    [
+        (["steps", "linear"], [0, 1], ["steps", "linear"]),
+        ([None, 4], [0, 1], ["None", "4"]),
+        ([True, False], [0, 1], ["True", "False"]),
+        ([0.1, 0.0], [0, 0.1], ["0.0", "0.1"]),
+        ([7], [7], ["7"]),
+    ],
+)
+def test_any_value_has_its_place(
+    tmp_path: Path, figures: list[Figure], values: list[object], places: list[float], ticks: list[str]
+) -> None:
+    draw_sweep(values, {"AP": [0.5 + n / 10 for n in range(len(values))]}, ("key", "AP"), "title", tmp_path / "s.png")
+    (axes,) = figures[0].axes
+    assert list(axes.lines[0].get_xdata()) == places
+    assert axes.get_xscale() == "linear"
+    assert axes.lines[0].get_linestyle() == ("-" if all(type(value) in (int, float) for value in values) else "None")
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ticks
+    assert axes.get_legend() is None

@@ -1,0 +1,113 @@
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from doap import DoapError
+from doap.images.reading import find_photos, read_grey
+
+RAMP = np.arange(48, dtype=np.uint8).reshape(6, 8) * 5
+
+
+def test_grey_is_read_as_it_is(tmp_path: Path) -> None:
+    Image.fromarray(RAMP).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), RAMP)
+
+
+def test_colour_becomes_luma(tmp_path: Path) -> None:
+    colour = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    Image.fromarray(colour).save(tmp_path / "a.png")
+    expected = colour @ np.array([0.299, 0.587, 0.114])
+    assert np.abs(read_grey(tmp_path / "a.png") - expected).max() <= 1
+
+
+def test_transparent_pixels_are_mid_grey_whatever_hides_under_them(tmp_path: Path) -> None:
+    picture = np.dstack([RAMP, RAMP, RAMP, np.where(RAMP > 100, 255, 0)]).astype(np.uint8)
+    Image.fromarray(picture, "RGBA").save(tmp_path / "a.png")
+    np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), np.where(RAMP > 100, RAMP, 128))
+
+
+@pytest.mark.parametrize("most", [65535, 4095])
+def test_deep_pictures_use_the_whole_range(tmp_path: Path, most: int) -> None:
+    deep = np.linspace(0, most, 48).reshape(6, 8).astype(np.uint16)
+    Image.fromarray(deep).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), np.round(deep * (255 / most)))
+
+
+def test_float_pictures_are_read(tmp_path: Path) -> None:
+    Image.fromarray((RAMP / 1000).astype(np.float32)).save(tmp_path / "a.tiff")
+    assert np.abs(read_grey(tmp_path / "a.tiff") - RAMP * (255 / 235)).max() <= 0.5
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_exif_rotation_is_applied(tmp_path: Path, turn: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    Image.fromarray(RAMP).save(tmp_path / "a.png", exif=exif)
+    upright = {
+        1: RAMP, 2: RAMP[:, ::-1], 3: RAMP[::-1, ::-1], 4: RAMP[::-1],
+        5: RAMP.T, 6: np.rot90(RAMP, -1), 7: np.rot90(RAMP, 2).T, 8: np.rot90(RAMP),
+    }[turn]  # fmt: skip
+    np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), upright)
+
+
+def huge_png() -> bytes:
+    """A PNG of a few bytes that claims 100,000 x 100,000 pixels."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def truncated_jpeg() -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)).save(content, "jpeg")
+    return content.getvalue()[:600]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"these are words", "not a picture"),
+        (b"", "not a picture"),
+        (truncated_jpeg(), "cannot be read"),
+        (huge_png(), "too large to be read safely"),
+    ],
+    ids=["text", "empty", "truncated", "huge"],
+)
+def test_bad_files_are_named_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "photo.jpg"
+    file.write_bytes(content)
+    with pytest.raises(DoapError, match=message) as caught:
+        read_grey(file)
+    assert str(caught.value).startswith(str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match="no such file"):
+        read_grey(tmp_path / "nothing.jpg")
+    with pytest.raises(DoapError, match="is a folder"):
+        read_grey(tmp_path)
+
+
+def test_photos_are_found_below_folders(tmp_path: Path) -> None:
+    for name in ("b.JPG", "sub/a.png", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert find_photos([tmp_path]) == [tmp_path / "b.JPG", tmp_path / "sub" / "a.png"]
+    with pytest.raises(DoapError, match="no picture"):
+        find_photos([make_empty(tmp_path)])
+    with pytest.raises(DoapError, match="no such file or folder"):
+        find_photos([tmp_path / "nowhere"])
+
+
+def make_empty(tmp_path: Path) -> Path:
+    (tmp_path / "empty").mkdir()
+    return tmp_path / "empty"

@@ -1,0 +1,329 @@
+"""Each peer against an independent version: pytorch-metric-learning, or loops written from the paper's formula."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from pytorch_metric_learning import distances, losses, reducers
+from torch import Tensor, nn
+
+from doap.objectives import (
+    FastAPLoss,
+    GlobalOrthogonalLoss,
+    HardNetLoss,
+    HistogramLoss,
+    HyNetLoss,
+    IgnoreTable,
+    L2NetLoss,
+    SmoothAPLoss,
+    SOSNetLoss,
+    TripletLoss,
+)
+from doap.objectives.baselines.pairs import pair_up
+
+PEERS: list[Callable[[], nn.Module]] = [
+    FastAPLoss,
+    GlobalOrthogonalLoss,
+    HardNetLoss,
+    HistogramLoss,
+    HyNetLoss,
+    L2NetLoss,
+    SmoothAPLoss,
+    SOSNetLoss,
+    TripletLoss,
+]
+# Groups of two as in the papers; then of two, three and five, one alone, shuffled.
+TWOS = torch.arange(24) // 2
+MIXED = torch.tensor([4, 0, 1, 4, 1, 0, 2, 1, 3, 3, 3, 5, 3, 3, 6, 6, 7, 7, 8, 8])
+GROUPS = pytest.mark.parametrize("groups", [TWOS, MIXED], ids=["twos", "mixed"])
+
+
+def table(groups: Tensor) -> IgnoreTable:
+    """Every group ignores the next but one."""
+    names = torch.arange(int(groups.max()) + 1)
+    return IgnoreTable(groups, (names[:, None] - names).abs() == 2)
+
+
+IGNORE = pytest.mark.parametrize("ignoring", [None, table], ids=["all", "ignoring"])
+
+
+def apart(groups: Tensor, ignoring: Callable[[Tensor], IgnoreTable] | None) -> Callable[[int, int], bool]:
+    """Whether two patches are each other's negatives."""
+    apart_by = (0, 2) if ignoring else (0,)
+    return lambda i, j: abs(int(groups[i] - groups[j])) not in apart_by
+
+
+def outputs_for(groups: Tensor) -> Tensor:
+    """Random outputs in which matches are closer than others, none of them of length 1."""
+    centres = torch.randn(int(groups.max()) + 1, 7, dtype=torch.float64)
+    return (centres[groups] + 0.7 * torch.randn(len(groups), 7, dtype=torch.float64)).requires_grad_()
+
+
+def assert_same(found: Tensor, expected: Tensor, outputs: Tensor, precision: float = 1e-9) -> None:
+    """Values and gradients, which must not be all zero."""
+    (gradient,) = torch.autograd.grad(found, outputs)
+    (right,) = torch.autograd.grad(expected, outputs)
+    torch.testing.assert_close(found, expected, rtol=precision, atol=precision)
+    torch.testing.assert_close(gradient, right, rtol=100 * precision, atol=precision)
+    assert float(right.abs().max()) > 1e-4
+
+
+def pairs_by_hand(groups: Tensor) -> list[tuple[int, int]]:
+    pairs = []
+    waiting: dict[int, int] = {}
+    for i, group in enumerate(groups.tolist()):
+        if group in waiting:
+            pairs.append((waiting.pop(group), i))
+        else:
+            waiting[group] = i
+    return pairs
+
+
+def unit_vectors(outputs: Tensor) -> list[Tensor]:
+    return [row / row.square().sum().sqrt() for row in outputs]
+
+
+def distance(x: Tensor, y: Tensor) -> Tensor:
+    return (x - y).square().sum().sqrt()
+
+
+def mean(values: list[Tensor]) -> Tensor:
+    return torch.stack(values).mean()
+
+
+Ignoring = Callable[[Tensor], IgnoreTable] | None
+
+
+@GROUPS
+def test_pairs_use_each_patch_once(groups: Tensor) -> None:
+    pairs = pair_up(groups)
+    found = set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
+    assert found == set(pairs_by_hand(groups))
+    assert torch.equal(groups[pairs.first], groups[pairs.second])
+
+
+@GROUPS
+@IGNORE
+def test_hardnet(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    outputs = outputs_for(groups)
+    unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
+    terms = []
+    for a, p in pairs:
+        others = [(b, q) for b, q in pairs if negative(a, b)]
+        negatives = [distance(unit[a], unit[q]) for _, q in others] + [distance(unit[b], unit[p]) for b, _ in others]
+        terms.append((1 + distance(unit[a], unit[p]) - torch.stack(negatives).min()).relu())
+    assert_same(HardNetLoss()(outputs, groups, ignore), mean(terms), outputs)
+
+
+@GROUPS
+@IGNORE
+def test_l2net(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    outputs = outputs_for(groups)
+    unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
+    loss = outputs.new_zeros(())
+    for a, p in pairs:
+        others = [(b, q) for b, q in pairs if negative(a, b)]
+        match = (2 - distance(unit[a], unit[p])).exp()
+        row = match + sum((2 - distance(unit[a], unit[q])).exp() for _, q in others)
+        column = match + sum((2 - distance(unit[b], unit[p])).exp() for b, _ in others)
+        loss = loss - ((match / row).log() + (match / column).log()) / 2
+    for side in range(2):
+        descriptors = torch.stack([unit[pair[side]] for pair in pairs])
+        correlation = torch.corrcoef(descriptors.T)
+        for k in range(7):
+            for m in range(7):
+                if k != m:
+                    loss = loss + correlation[k, m] ** 2 / 2
+    assert_same(L2NetLoss()(outputs, groups, ignore), loss, outputs)
+
+
+@GROUPS
+@IGNORE
+def test_triplet_with_anchor_swap(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    outputs = outputs_for(groups)
+    triplets = [(a, p, n) for a, p in pairs_by_hand(groups) for n in range(len(groups)) if negative(a, n)]
+    peer = losses.TripletMarginLoss(
+        margin=1.0, swap=True, distance=distances.LpDistance(normalize_embeddings=True), reducer=reducers.MeanReducer()
+    )
+    expected = peer(
+        outputs, groups, indices_tuple=tuple(torch.tensor(column) for column in zip(*triplets, strict=True))
+    )
+    assert_same(TripletLoss()(outputs, groups, ignore), expected, outputs)
+
+
+@GROUPS
+@IGNORE
+@pytest.mark.parametrize("crowded", [0.0, 2.0])  # both sides of the hinge on the second moment
+def test_gor(groups: Tensor, crowded: float, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    outputs = (outputs_for(groups).detach() + crowded).requires_grad_()
+    unit = unit_vectors(outputs)
+    products = [unit[i] @ unit[j] for i in range(len(unit)) for j in range(i) if negative(i, j)]
+    first, second = mean(products), mean([product**2 for product in products])
+    expected = TripletLoss()(outputs, groups, ignore) + 0.5 * (first**2 + (second - 1 / 7).relu())
+    assert_same(GlobalOrthogonalLoss(weight=0.5)(outputs, groups, ignore), expected, outputs)
+
+
+def hardest(unit: list[Tensor], pairs: list[tuple[int, int]], negative: Callable[[int, int], bool], i: int) -> Tensor:
+    a, p = pairs[i]
+    return torch.stack(
+        [distance(unit[x], unit[y]) for b, q in pairs if negative(a, b) for x in (a, p) for y in (b, q)]
+    ).min()
+
+
+@GROUPS
+@IGNORE
+def test_sosnet(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    outputs = outputs_for(groups)
+    unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
+    first_order, second_order = [], []
+    for i, (a, p) in enumerate(pairs):
+        first_order.append((1 + distance(unit[a], unit[p]) - hardest(unit, pairs, negative, i)).relu() ** 2)
+        others = [j for j, (b, _) in enumerate(pairs) if negative(a, b)]
+        near = set()
+        for side, x in enumerate((a, p)):
+            near |= set(
+                sorted(others, key=lambda j, side=side, x=x: distance(unit[x], unit[pairs[j][side]]).item())[:3]
+            )
+        total = sum(
+            (distance(unit[a], unit[pairs[j][0]]) - distance(unit[p], unit[pairs[j][1]])) ** 2 for j in sorted(near)
+        )
+        second_order.append(total.sqrt())
+    assert_same(SOSNetLoss(neighbours=3)(outputs, groups, ignore), mean(first_order) + mean(second_order), outputs)
+
+
+@GROUPS
+@IGNORE
+def test_hynet(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    outputs = outputs_for(groups)
+    unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
+    triplet, lengths = [], []
+    for i, (a, p) in enumerate(pairs):
+        positive, nearest = distance(unit[a], unit[p]), hardest(unit, pairs, negative, i)
+        # d²/2 = 1 - s, with s the inner product
+        triplet.append((1.2 + positive + 2 * positive**2 / 2 - nearest - 2 * nearest**2 / 2).relu())
+        lengths.append((outputs[a].square().sum().sqrt() - outputs[p].square().sum().sqrt()) ** 2)
+    assert_same(HyNetLoss()(outputs, groups, ignore), mean(triplet) + 0.1 * mean(lengths), outputs)
+
+
+@GROUPS
+@pytest.mark.parametrize("bins", [10, 25])
+def test_fastap(groups: Tensor, bins: int) -> None:
+    outputs = outputs_for(groups)
+    assert_same(FastAPLoss(bins)(outputs, groups), losses.FastAPLoss(num_bins=bins)(outputs, groups), outputs)
+
+
+@GROUPS
+@IGNORE
+def test_smoothap(groups: Tensor, ignoring: Ignoring) -> None:
+    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    outputs = outputs_for(groups)
+    unit = unit_vectors(outputs)
+    precisions = []
+    for q in range(len(unit)):
+        similar = [unit[q] @ x for x in unit]
+        others = [j for j in range(len(unit)) if j != q and (groups[j] == groups[q] or negative(q, j))]
+        matches = [j for j in others if groups[j] == groups[q]]
+        if not matches:
+            continue
+        total = outputs.new_zeros(())
+        for i in matches:
+            ahead = {j: 1 / (1 + ((similar[i] - similar[j]) / 0.05).exp()) for j in others if j != i}
+            total = total + (1 + sum(ahead[j] for j in matches if j != i)) / (1 + sum(ahead.values()))
+        precisions.append(total / len(matches))
+    assert_same(SmoothAPLoss(0.05)(outputs, groups, ignore), 1 - mean(precisions), outputs)
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer is not L2NetLoss])
+def test_what_ignores_each_other_is_no_negative(peer: Callable[[], nn.Module]) -> None:
+    """Nothing pulls or pushes between two groups that ignore each other (but L2Net's correlations, over all)."""
+    groups = torch.arange(8) // 4
+    outputs = outputs_for(groups)
+    ignore = IgnoreTable(groups, torch.ones(2, 2, dtype=torch.bool))
+    (gradient,) = torch.autograd.grad(peer()(outputs, groups, ignore), outputs)
+    moved = outputs.detach().clone()
+    moved[groups == 1] = moved[groups == 1].flip(1)  # as far apart from each other as before
+    moved.requires_grad_()
+    (again,) = torch.autograd.grad(peer()(moved, groups, ignore), moved)
+    torch.testing.assert_close(again[groups == 0], gradient[groups == 0])
+
+
+@GROUPS
+def test_fastap_ignoring(groups: Tensor) -> None:
+    outputs = outputs_for(groups)
+    unit, negative = unit_vectors(outputs), apart(groups, table)
+    precisions = []
+    for q in range(len(unit)):
+        matches = [j for j in range(len(unit)) if groups[j] == groups[q] and j != q]
+        listed = matches + [j for j in range(len(unit)) if negative(q, j)]
+        if not matches:
+            continue
+        weights = {
+            j: [(1 - (distance(unit[q], unit[j]) ** 2 / 0.4 - k).abs()).relu() for k in range(11)] for j in listed
+        }
+        total = outputs.new_zeros(())
+        for k in range(11):
+            right, ranked = (sum(sum(weights[j][: k + 1]) for j in items) for items in (matches, listed))
+            total = total + sum(weights[j][k] for j in matches) * right / ranked if ranked > 0 else total
+        precisions.append(total / len(matches))
+    assert_same(FastAPLoss(10)(outputs, groups, table(groups)), 1 - mean(precisions), outputs)
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")  # within the peer
+@pytest.mark.parametrize("bins", [10, 100])
+def test_histogram(bins: int) -> None:
+    groups = MIXED[(MIXED != 5) & (MIXED != 2)]  # the peer leaves out two patches that both have no match
+    outputs = outputs_for(groups)
+    peer = losses.HistogramLoss(n_bins=bins)
+    # The peer places the nodes in single precision.
+    assert_same(HistogramLoss(bins)(outputs, groups), peer(outputs, groups), outputs, precision=1e-5)
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_peers_survive_duplicates_constants_and_one_group(peer: Callable[[], nn.Module]) -> None:
+    twice = torch.randn(8, 6).repeat_interleave(2, 0)
+    cases = [
+        (twice, torch.arange(16) // 2),
+        (torch.ones(16, 6), torch.arange(16) // 2),
+        (torch.zeros(16, 6), torch.arange(16) // 2),
+        (torch.randn(16, 6), torch.zeros(16, dtype=torch.int32)),
+        (torch.randn(2, 6), torch.zeros(2, dtype=torch.int64)),
+        (torch.randn(16, 6).to(torch.bfloat16), torch.arange(16) // 4),
+    ]
+    for outputs, groups in cases:
+        outputs = outputs.requires_grad_()
+        loss = peer()(outputs, groups)
+        (gradient,) = torch.autograd.grad(loss, outputs)
+        assert loss.ndim == 0
+        assert math.isfinite(float(loss.detach()))
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_peers_gradients_agree_with_differences(peer: Callable[[], nn.Module]) -> None:
+    outputs = outputs_for(MIXED)
+    loss = peer()
+    assert torch.autograd.gradcheck(lambda x: loss(x, MIXED), outputs, eps=1e-7, atol=1e-5)
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_peers_refuse_batches_without_a_match(peer: Callable[[], nn.Module]) -> None:
+    with pytest.raises(ValueError, match="no patch of this batch has a match"):
+        peer()(torch.randn(4, 3), torch.arange(4))
+    with pytest.raises(ValueError, match="groups must be 4 integers"):
+        peer()(torch.randn(4, 3), torch.arange(3))
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_peers_run_on_every_device_and_under_autocast(peer: Callable[[], nn.Module], device: torch.device) -> None:
+    outputs = outputs_for(TWOS).detach().float()
+    expected = peer()(outputs, TWOS)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        found = peer()(outputs.to(device), TWOS)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)

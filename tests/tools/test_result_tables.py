@@ -1,0 +1,36 @@
+"""The tables of the pages in docs are what the results beside them give, and these are of what ships."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import result_tables
+from doap.experiments.study_plan import folder_name, read_study
+from doap.training.recipe import Recipe
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/evaluation.md", "docs/study.md"])
+def test_the_page_says_what_was_measured(page: str) -> None:
+    path = ROOT / page
+    assert result_tables.filled(path) == path.read_text(encoding="utf-8"), "run python tools/result_tables.py"
+
+
+def test_the_studies_that_were_measured_are_those_that_ship() -> None:
+    commands = re.findall(
+        r"^doap study (\S+) (.+)$", (result_tables.DOCS / "study.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [name for name, _ in commands] == list(result_tables.STUDIES)
+    for name, options in commands:
+        study = read_study(name, re.findall(r"--set (\S+)", options))
+        measured = json.loads((result_tables.RESULTS / f"study-{name}.json").read_text(encoding="utf-8"))
+        for row in measured["rows"]:
+            recorded = measured["runs"][folder_name(row["run"], row["tried"], row["seed"])]["recipe"]
+            trained = Recipe.model_validate(recorded)  # keys that are younger than the record have their defaults
+            recipe = study.recipe(row["run"], row["tried"], row["seed"])
+            # What is held out by default is not, where a set to be judged by is given.
+            assert trained == recipe.model_copy(update={"held_out": trained.held_out}), row
+        assert {row["run"] for row in measured["rows"]} == set(study.runs)

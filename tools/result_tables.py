@@ -1,0 +1,144 @@
+"""Writes the tables of README.md, docs/evaluation.md and docs/study.md from docs/results and benchmarks/results.
+
+    python docs/tables.py        # after measuring again; draws the figures of the studies too
+
+A table stands between `<!-- NAME -->` and `<!-- /NAME -->`; a test says when it is not what the results give.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from doap import list_models
+from doap.cli.study import ranked_runs
+from doap.evaluation.harness.result import Result, read_result
+from doap.evaluation.harness.table import Row, Table, number
+from doap.evaluation.hpatches.tables import HEADLINES, NOISE, mean_score
+from doap.evaluation.image_pairs.tables import oxford_tables, sequence_table
+from doap.experiments.study_figure import draw_study
+from doap.experiments.study_table import Standing, study_table
+
+DOCS = Path(__file__).parents[1] / "docs"
+RESULTS = DOCS / "results"
+SPEED = DOCS.parent / "benchmarks" / "results"
+STUDIES = ("objectives", "objectives-cpu", "data", "lists")
+PEERS = ("desdis-32", "desdis-8", "rootsift", "hardtfeat-liberty", "teblid-512", "sift", "beblid-512", "binboost-256",
+         "orb", "latch")  # fmt: skip
+
+
+def evaluation() -> dict[str, str]:
+    """The text of each table of evaluation.md, by name."""
+    found = {}
+    for name, make in (
+        ("hpatches", hpatches_summary),
+        ("i_contruction", hpatches_summary),
+        ("oxford-harris-affine", oxford_tables),
+        ("oxford-dog", oxford_tables),
+        ("oxford-dog-17", lambda result: [sequence_table(result)]),
+    ):
+        found[name] = "\n\n".join(map(markdown, make(read_result(RESULTS / f"{name}.json"))))
+    machines = [json.loads(file.read_text()) for file in sorted(SPEED.glob("evaluation-*.json"))]
+    return {**found, "speed": markdown(speed(machines)), "fast": markdown(fastest_mode(machines))}
+
+
+def headline() -> dict[str, str]:
+    """The table of README.md: the models that ship and published peers, best on Oxford first."""
+    oxford, hpatches = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
+    size = {model["name"]: str(model["bytes"]) for model in oxford.contenders}
+    patches = _cells(hpatches_summary(hpatches)[0])
+    shown = {*PEERS, *(name for name in list_models() if "demo" not in name)}
+    rows = []
+    for name, cells in _cells(sequence_table(oxford)).items():
+        if name in shown:
+            tasks = (patches[name][f"{task}, official"] for task in ("matching", "retrieval"))
+            rows.append(Row((name, size[name], cells["mean"], *tasks)))
+    columns = ("descriptor", "bytes", "Oxford", "HPatches matching", "retrieval")
+    return {"headline": markdown(Table(columns, tuple(rows)))}
+
+
+def _cells(table: Table) -> dict[str, dict[str, str]]:
+    """The cells of a table by the names of row and column."""
+    return {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
+
+
+def standings_of(study: str) -> list[Standing]:
+    """The runs of a study, best first."""
+    return ranked_runs(json.loads((RESULTS / f"study-{study}.json").read_text())["rows"])
+
+
+def studies() -> dict[str, str]:
+    """The text of each table of study.md, by name."""
+    return {study: markdown(study_table(standings_of(study))) for study in STUDIES}
+
+
+def hpatches_summary(result: Result) -> list[Table]:
+    """The headline of each task by both rules, and matching at each noise."""
+    tasks = [task for task in HEADLINES if any(score["task"] == task for score in result.scores)]
+    rows = []
+    for model in result.contenders:
+        own = {"descriptor": model["name"]}
+        cells = [mean_score(result, own, HEADLINES[t], {"rule": r}) for t in tasks for r in ("official", "fair")]
+        noises = [mean_score(result, own, HEADLINES["matching"], at, {"rule": "official"}) for at in NOISE.values()]
+        rows.append((cells[2 * tasks.index("matching")] or 0, (model["name"], [*cells, *noises])))
+    columns = [f"{task}, {rule}" for task in tasks for rule in ("official", "fair")]
+    return [
+        Table(
+            ("descriptor", *columns, *(f"matching, {noise}" for noise in NOISE)),
+            tuple(Row((name, *(number(cell, 2) for cell in cells))) for _, (name, cells) in sorted(rows)[::-1]),
+        )
+    ]
+
+
+def speed(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
+    """Seconds of judging at the official size, and the ratio to the official arithmetic."""
+    rows = []
+    for machine in machines:
+        for kind in ("128-d vectors", "256 bits"):
+            measured = machine[f"judging {kind}"]
+            tasks = [f"{measured[t]['doap']:.1f} s ({measured[t]['ratio']:.0f}x)" for t in HEADLINES]
+            most = max(measured[t]["GB at most"] for t in HEADLINES)
+            total = f"{measured['all']['doap']:.1f} s"
+            rows.append(Row((f"{machine['device']}", kind, *tasks, total, f"{most:.1f} GB")))
+    return Table(("device", "descriptors", *HEADLINES, "all three", "memory"), tuple(rows), words=2)
+
+
+def fastest_mode(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
+    """Matching mAP in the fastest mode and in float32."""
+    rows = []
+    for machine in machines:
+        for name, maps in machine.get("fastest mode", {}).items():
+            rows.append(Row((str(machine["device"]), name, *(f"{value:.2f}" for value in maps.values()))))
+    return Table(("device", "descriptor", "matching mAP %, fastest mode", "float32"), tuple(rows), words=2)
+
+
+def markdown(table: Table) -> str:
+    """A table in Markdown, its title before and its note after it."""
+    lines = [
+        "| " + " | ".join(table.columns) + " |",
+        "|" + "---|" * table.words + "---:|" * (len(table.columns) - table.words),
+        *("| " + " | ".join(cell.replace("\n", "<br>") for cell in row.cells) + " |" for row in table.rows),
+    ]
+    parts = [f"**{table.title}**" if table.title else "", "\n".join(lines), f"{table.note}." if table.note else ""]
+    return "\n\n".join(filter(None, parts))
+
+
+PAGES = {DOCS.parent / "README.md": headline, DOCS / "evaluation.md": evaluation, DOCS / "study.md": studies}
+
+
+def filled(path: Path) -> str:
+    """A page with its tables as the results give them."""
+    page = path.read_text(encoding="utf-8")
+    for name, text in PAGES[path]().items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        whole = f"{begin}\n\n{text}\n\n{end}".replace("\\", r"\\")
+        page, count = re.subn(f"{begin}.*?{end}", whole, page, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"{path}: {count} places for the table {name}")
+    return page
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(filled(path), encoding="utf-8")
+    for study in STUDIES:
+        draw_study(standings_of(study), f"study {study}", DOCS / "images" / f"study-{study}.png")
