@@ -14,7 +14,7 @@ from doap.images.extraction import to_bytes
 from doap.images.frames import detect_dog
 from doap.images.jitter import LEVELS, disturb_light
 from doap.images.reading import find_photos, read_grey
-from doap.images.reconstruction.static import edge_map, register_still
+from doap.images.reconstruction.static import edge_map, register_static
 from doap.types import Grey
 
 TILTS = (15, 30, 45, 60)  # degrees, in turn
@@ -65,7 +65,7 @@ def still_pairs(folder: Path, count: int) -> list[Pair]:
         first, second = read_grey(pictures[0]), read_grey(pictures[-1])
         if len(detect_dog(first)) < MIN_KEYPOINTS // 2 or len(detect_dog(second)) < MIN_KEYPOINTS // 2:
             continue
-        motion = register_still(edge_map(first), edge_map(second))
+        motion = register_static(edge_map(first), edge_map(second))
         if motion is not None:
             pairs.append(Pair(view.name, "still", first, second, motion))
     chosen = np.unique(np.linspace(0, len(pairs) - 1, count).round().astype(int)) if pairs else []

@@ -51,7 +51,7 @@ def hpatches_sequences() -> Path:
 
 
 @pytest.fixture(scope="session")
-def published_peers() -> Path:
+def published_baselines() -> Path:
     """Published weights of peers."""
     return beside("..", "peers")
 

@@ -23,7 +23,7 @@ import doap
 from doap.cli.console import choose_device, counting_bar
 from doap.errors import DoapError
 from doap.evaluation.harness.result import Result, Score, read_result
-from doap.evaluation.image_pairs.evaluator import Judged, PairsJudge
+from doap.evaluation.image_pairs.evaluator import PairsEvaluator, PairsScore
 from doap.networks.fast import fastest
 from doap.networks.registry import Card, find_card, find_weights, load, write_card
 
@@ -47,7 +47,7 @@ class Figures:
         """Keep what was measured in the same way of weights that ship still."""
         if {key: earlier.settings.get(key) for key in self.settings} != self.settings:
             return
-        for model in earlier.contenders:
+        for model in earlier.methods:
             card = find_card(model["name"]) if model["name"] in doap.list_models() else None
             if card is not None and card.sha256 == model["sha256"]:
                 self.weights[card.name] = card.sha256
@@ -59,7 +59,7 @@ class Figures:
         own = [score for score in self.scores if (score["descriptor"], score["detector"]) == (name, detector)]
         return {float(score["extent"] or 0): float(score["ap"] or 0) for score in own}
 
-    def add(self, card: Card, detector: str, extent: float, judged: Judged, pairs: int) -> None:
+    def add(self, card: Card, detector: str, extent: float, judged: PairsScore, pairs: int) -> None:
         """Write one more figure, sorted by model, detector and extent."""
         right = None if judged.right is None else round(judged.right, 2)
         self.scores.append({"descriptor": card.name, "detector": detector, "extent": extent,
@@ -67,8 +67,8 @@ class Figures:
         self.scores.sort(key=lambda s: (str(s["descriptor"]), str(s["detector"]), float(s["extent"] or 0)))
         self.weights[card.name] = card.sha256
         self.settings["pairs"] = pairs
-        contenders = [{"name": name, "sha256": self.weights[name]} for name in sorted(self.weights)]
-        result = Result(benchmark="extents", settings=self.settings, contenders=contenders, scores=self.scores)
+        methods = [{"name": name, "sha256": self.weights[name]} for name in sorted(self.weights)]
+        result = Result(benchmark="extents", settings=self.settings, methods=methods, scores=self.scores)
         result.write_json(self.output)
 
 
@@ -92,13 +92,13 @@ def climb(
     """Measure what is wanted of each model with each detector."""
     with counting_bar() as bar:
         for detector in detectors:
-            judge: PairsJudge | None = None
+            judge: PairsEvaluator | None = None
             for card in cards:
                 task = bar.add_task(f"{card.name}, {detector}", total=None)
                 model = fastest(load(card.name, device))
                 while (extent := wanted(figures.curve(card.name, detector), card.extent)) is not None:
                     if judge is None:
-                        judge = PairsJudge(pairs, detector, keypoints, EXTENTS, device, _told(bar, task))
+                        judge = PairsEvaluator(pairs, detector, keypoints, EXTENTS, device, _told(bar, task))
                         bar.update(task, completed=0, total=None)
                     figures.add(card, detector, extent, judge.at(model, extent), len(judge.pairs))
                     bar.advance(task)
@@ -152,8 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         names = given.names or doap.list_models()
         find_extents(names, given.detectors, given.pairs, given.output, given.keypoints, choose_device(given.device))
-    except DoapError as fault:
-        sys.exit(str(fault))
+    except DoapError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ A patch reaches `extent` scales of its frame to either side. The best is another
 for each detector that was tried, and the extent of the training for all others. `doap.detect_and_describe`,
 `doap match`, `doap describe` and `--extent own` of the benchmarks use it."""
 
-JUDGED_BY = "## Judged\n\nThe rules, and all other descriptors, are in [evaluation.md](evaluation.md)."
+JUDGED_BY = "## PairsScore\n\nThe rules, and all other descriptors, are in [evaluation.md](evaluation.md)."
 
 
 def shipped() -> dict[str, Card]:
@@ -93,7 +93,7 @@ def _commands(keypoints: int) -> str:
 
 def extents(result: Result, cards: dict[str, Card]) -> list[str]:
     """AP by extent: in words, as a figure, and a table a detector, the best of each model in bold."""
-    for model in result.contenders:
+    for model in result.methods:
         if model["name"] not in cards or cards[model["name"]].sha256 != model["sha256"]:
             raise SystemExit(f"{EXTENTS}: is of other weights of {model['name']}; run tools/extents.py again")
     settings = result.settings
@@ -122,7 +122,7 @@ def by_detector(result: Result) -> dict[str, dict[str, dict[float, float]]]:
     for row in sorted(result.scores, key=lambda row: float(row["extent"] or 0)):
         of_detector = curves.setdefault(str(row["detector"]), {})
         of_detector.setdefault(str(row["descriptor"]), {})[float(row["extent"] or 0)] = float(row["ap"] or 0)
-    names = [model["name"] for model in result.contenders]
+    names = [model["name"] for model in result.methods]
     return {detector: {name: of[name] for name in names if name in of} for detector, of in curves.items()}
 
 
@@ -170,7 +170,7 @@ def draw_extents(result: Result, cards: dict[str, Card], path: Path) -> None:
     """AP against extent, a panel a detector and a line a model, dashed for bits; the best is marked."""
     curves = by_detector(result)
     grid = result.settings["extents"]
-    colours = {model["name"]: f"C{place}" for place, model in enumerate(result.contenders)}  # the same in all panels
+    colours = {model["name"]: f"C{place}" for place, model in enumerate(result.methods)}  # the same in all panels
     figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
     panels = figure.subplots(1, len(curves), squeeze=False)[0]
     for axes, (detector, models) in zip(panels, curves.items(), strict=True):

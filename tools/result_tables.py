@@ -44,7 +44,7 @@ def evaluation() -> dict[str, str]:
 def headline() -> dict[str, str]:
     """The table of README.md: the models that ship and published peers, best on Oxford first."""
     oxford, hpatches = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
-    size = {model["name"]: str(model["bytes"]) for model in oxford.contenders}
+    size = {model["name"]: str(model["bytes"]) for model in oxford.methods}
     patches = _cells(hpatches_summary(hpatches)[0])
     shown = {*PEERS, *(name for name in list_models() if "demo" not in name)}
     rows = []
@@ -75,7 +75,7 @@ def hpatches_summary(result: Result) -> list[Table]:
     """The headline of each task by both rules, and matching at each noise."""
     tasks = [task for task in HEADLINES if any(score["task"] == task for score in result.scores)]
     rows = []
-    for model in result.contenders:
+    for model in result.methods:
         own = {"descriptor": model["name"]}
         cells = [mean_score(result, own, HEADLINES[t], {"rule": r}) for t in tasks for r in ("official", "fair")]
         noises = [mean_score(result, own, HEADLINES["matching"], at, {"rule": "official"}) for at in NOISE.values()]

@@ -41,8 +41,8 @@ def read_sources(table: Path) -> Known:
     try:
         with table.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as fault:
-        raise DoapError(f"{table}: cannot be read as a table ({fault})") from fault
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DoapError(f"{table}: cannot be read as a table ({error})") from error
     if not rows or not set(COLUMNS) <= set(rows[0]) or not all(row[column] for row in rows for column in COLUMNS):
         raise DoapError(f"{table}: must have the columns {', '.join(COLUMNS)}, and a value of each in every row")
     return {f"{row['archive']}/{row['file']}": (row["source"], row["licence"]) for row in rows}
@@ -155,8 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         card = ship(given.run, given.name, given.photos_csv, given.command, given.limits, given.data)
-    except DoapError as fault:
-        sys.exit(str(fault))
+    except DoapError as error:
+        sys.exit(str(error))
     photos = sum(source.photos for source in card.origin.sources)
     print(f"{given.name}: {photos:,} photos of {len(card.origin.sources)} sources; {card.origin.data}")
 

@@ -55,8 +55,8 @@ def make_folder(path: Path) -> Path:
     """Create a folder with its parents, or say in one line why that cannot be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise DoapError(f"{path}: cannot create this folder ({fault.strerror})") from fault
+    except OSError as error:
+        raise DoapError(f"{path}: cannot create this folder ({error.strerror})") from error
     return path
 
 

@@ -22,7 +22,7 @@ def test_all_tasks_tables_and_files(doap, data: Path, tmp_path: Path) -> None:  
     for word in ("Verification", "Matching", "Retrieval", "official", "fair", "doap-demo-256b", "seed 0"):
         assert word in shown
     result = read_result(tmp_path / "hp.json")
-    assert [about["name"] for about in result.contenders] == ["sift", "doap-demo-256b"]
+    assert [about["name"] for about in result.methods] == ["sift", "doap-demo-256b"]
     with (tmp_path / "hp.csv").open() as lines:
         assert len(list(csv.DictReader(lines))) == len(result.scores)
     assert (tmp_path / "hp.png").stat().st_size > 10_000

@@ -30,5 +30,5 @@ def test_each_model_is_judged_at_its_own_extent_for_the_detector(  # type: ignor
     model = with_extents(tmp_path / "mine.safetensors", **EXTENTS)
     words = ("--data", tmp_path / "data", "--models", model, "--keypoints", 40, "--json", "o.json", *options)
     assert doap("eval", verb, *words)[0] == 0
-    (about,) = json.loads((tmp_path / "o.json").read_text())["contenders"]
+    (about,) = json.loads((tmp_path / "o.json").read_text())["methods"]
     assert about["extent"] == expected

@@ -30,7 +30,7 @@ def test_one_command_gives_table_json_csv_and_figure(doap, sequences: Path, tmp_
     assert result["benchmark"] == "oxford"
     assert (result["settings"]["detector"], result["settings"]["extent"]) == ("harris-affine", "3")
     assert "one to one" in result["settings"]["correspondences"]
-    assert [about["extent"] for about in result["contenders"]] == [3.0] * 3
+    assert [about["extent"] for about in result["methods"]] == [3.0] * 3
     scores = result["scores"]
     assert len(scores) == 2 * 5 * len(MODELS)
     for name in MODELS:
@@ -57,7 +57,7 @@ def test_each_at_its_own_extent(doap, sequences: Path, tmp_path: Path) -> None: 
     arguments = ("--detector", "dog", "--extent", "own", "--keypoints", 60, "--models", "sift", "doap-demo-256b")
     status, shown, _ = doap("eval", "oxford", "--data", sequences / "graf", *arguments, "--json", "o.json")
     assert status == 0
-    about = json.loads((tmp_path / "o.json").read_text())["contenders"]
+    about = json.loads((tmp_path / "o.json").read_text())["methods"]
     assert [each["in_image"] for each in about] == [True, False]
     assert about[1]["extent"] == load("doap-demo-256b").extent_for("dog")
     assert "5 pairs resampled" in shown  # one sequence: its pairs are resampled

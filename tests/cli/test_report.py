@@ -5,7 +5,7 @@ from doap.evaluation.harness.result import Result
 
 def test_results_become_a_page(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "results").mkdir()
-    result = Result(benchmark="warped", settings={}, contenders=[], scores=[{"descriptor": "sift", "ap": 43.21}])
+    result = Result(benchmark="warped", settings={}, methods=[], scores=[{"descriptor": "sift", "ap": 43.21}])
     result.write_json(tmp_path / "results" / "warped.json")
     (tmp_path / "results" / "card.json").write_text("{}")
     status, shown, errors = doap("report", "results", "-o", "page", "--unavailable", "phototour", "romepatches")

@@ -11,7 +11,7 @@ from PIL import Image
 from doap import load
 from doap.datasets.build.assembly import frames_of_photos
 from doap.datasets.sets.frame_set import FrameSet
-from doap.evaluation.image_pairs.evaluator import PairsJudge
+from doap.evaluation.image_pairs.evaluator import PairsEvaluator
 from doap.experiments.study_plan import read_study
 from doap.images.frames import detect_dog
 from doap.training.validation import Validation
@@ -55,7 +55,7 @@ def test_a_study_is_trained_judged_shown_and_drawn(doap, sets: Path) -> None:  #
     assert [(row["run"], row["tried"], row["seed"]) for row in rows[2:]] == [
         ("zoom", "", "0"), ("binary", "", "0"), ("plain", best, "1"), ("zoom", "", "1"), ("binary", "", "1"),
     ]  # fmt: skip
-    judge = PairsJudge(sets / "pairs", "dog", 80, [None, 6.0])
+    judge = PairsEvaluator(sets / "pairs", "dog", 80, [None, 6.0])
     aside, lists = FrameSet.open(sets / "aside"), read_study(sets / "study.yaml").lists
     for row in rows[2:4]:
         model = load(sets / "runs" / f"{row['run']},seed=0" / "weights.safetensors")
@@ -94,10 +94,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_one_line_before_any_training(doap, sets: Path, fault: str) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("error", FAULTS)
+def test_faults_are_one_line_before_any_training(doap, sets: Path, error: str) -> None:  # type: ignore[no-untyped-def]
     write_pair(sets / "labelled", 1, "points.csv")
-    words, message = FAULTS[fault]
+    words, message = FAULTS[error]
     status, _, errors = doap(*words)
     assert (status, errors.count("\n")) == (1, 1)
     assert message in errors

@@ -118,10 +118,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_one_line_before_any_training(doap, folders: Path, fault: str) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("error", FAULTS)
+def test_faults_are_one_line_before_any_training(doap, folders: Path, error: str) -> None:  # type: ignore[no-untyped-def]
     (folders / "notredame" / PAIRS).unlink()
-    words, message = FAULTS[fault]
+    words, message = FAULTS[error]
     status, _, errors = doap("sweep", "small.yaml", "--data", "liberty", "-o", "runs", *words)
     assert (status, errors.count("\n")) == (1, 1)
     assert message in errors

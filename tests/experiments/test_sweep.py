@@ -8,7 +8,7 @@ from doap import Descriptor, DoapError, PatchSet, describe, load
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.experiments import series as module
 from doap.experiments.series import Series
-from doap.experiments.sweep import judge_by_held_out, plan_sweep, run_sweep
+from doap.experiments.sweep import evaluate_on_val, plan_sweep, run_sweep
 from doap.training import trainer
 from doap.training.log import Status, read_validation
 from doap.training.recipe import Recipe, read_recipe
@@ -169,7 +169,7 @@ def exact_ap(patches: PatchSet, weights: Path) -> float:
 def test_held_out_scenes_judge_all_runs_on_the_same_lists(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
     planned = plan_sweep(recipe, "list_size=32,128", ["held_out=0.34", "epochs=3"])
     series = Series(patches, tmp_path / "sweep")
-    rows = run_sweep(planned, series, judge_by_held_out(planned, series))
+    rows = run_sweep(planned, series, evaluate_on_val(planned, series))
     held_out = hold_out(patches, planned.recipes["list_size=32"])[1]
     assert len(held_out) == 120  # all in one list of 128
     for row in rows:
@@ -182,5 +182,5 @@ def test_held_out_scenes_judge_all_runs_on_the_same_lists(recipe: Path, patches:
 def test_runs_that_were_never_validated_are_one_line(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
     planned, series = plan_sweep(recipe, "seed=1"), Series(patches, tmp_path / "sweep")
     with pytest.raises(DoapError, match=r"seed=1: was never validated; set held_out") as caught:
-        run_sweep(planned, series, judge_by_held_out(planned, series))
+        run_sweep(planned, series, evaluate_on_val(planned, series))
     assert "\n" not in str(caught.value)

@@ -57,9 +57,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_does_not_fit_is_refused_in_one_line(fault: str, tmp_path: Path) -> None:
-    words, message = FAULTS[fault]
+@pytest.mark.parametrize("error", FAULTS)
+def test_what_does_not_fit_is_refused_in_one_line(error: str, tmp_path: Path) -> None:
+    words, message = FAULTS[error]
     words = {"network": "cs-l2net", **words}
     with pytest.raises(ValidationError, match=message):
         Architecture.model_validate(words)

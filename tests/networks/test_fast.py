@@ -63,9 +63,9 @@ def test_the_fastest_mode_describes_the_same(name: str, patches: np.ndarray) -> 
         torch.testing.assert_close(value, before[key], atol=0, rtol=0)
 
 
-def test_published_peers_are_the_same_in_the_fastest_mode(published_peers: Path, patches: np.ndarray) -> None:
+def test_published_peers_are_the_same_in_the_fastest_mode(published_baselines: Path, patches: np.ndarray) -> None:
     tried = 0
-    for path in sorted(published_peers.glob("*.safetensors")):
+    for path in sorted(published_baselines.glob("*.safetensors")):
         model = doap.load(path)
         cosine = (describe(patches, model) * describe(patches, fastest(model))).sum(1)
         assert cosine.min() > 0.998, path.name

@@ -94,9 +94,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_damaged_models_are_refused_in_one_line(saved: Path, fault: str) -> None:
-    harm, message = FAULTS[fault]
+@pytest.mark.parametrize("error", FAULTS)
+def test_damaged_models_are_refused_in_one_line(saved: Path, error: str) -> None:
+    harm, message = FAULTS[error]
     harm(saved)
     with pytest.raises(DoapError, match=message) as caught:
         load(saved)

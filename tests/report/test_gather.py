@@ -9,7 +9,7 @@ from doap.errors import DoapError
 from doap.evaluation.harness.result import Result
 from doap.report.gather import gather
 
-RESULT = Result(benchmark="oxford", settings={}, contenders=[], scores=[{"descriptor": "sift", "ap": 1.5}])
+RESULT = Result(benchmark="oxford", settings={}, methods=[], scores=[{"descriptor": "sift", "ap": 1.5}])
 SWEEP = {"over": "list_size", "recipe": "r", "tests": [], "rows": [{"list_size": 64, "ap": 0.5}], "runs": {"x": {}}}
 
 
@@ -58,10 +58,10 @@ def test_files_come_in_the_order_given(folder: Path) -> None:
 def test_what_is_no_result_is_one_line(tmp_path: Path, name: str, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
-    with pytest.raises(DoapError, match=message) as fault:
+    with pytest.raises(DoapError, match=message) as error:
         gather([tmp_path / name])
-    assert str(fault.value).startswith(str(tmp_path / name))
-    assert "\n" not in str(fault.value)
+    assert str(error.value).startswith(str(tmp_path / name))
+    assert "\n" not in str(error.value)
 
 
 def test_a_folder_without_results_is_one_line(tmp_path: Path) -> None:

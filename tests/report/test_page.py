@@ -21,7 +21,7 @@ from doap.report.shown import SHOWN
 PHOTOTOUR = Result(
     benchmark="phototour",
     settings={"data": "data/<b>", "rule": "ties gain nothing"},
-    contenders=[{"name": name, "kind": "real", "dimensions": 128, "trained on": ""} for name in ("sift", "<mine>")],
+    methods=[{"name": name, "kind": "real", "dimensions": 128, "trained on": ""} for name in ("sift", "<mine>")],
     scores=[
         {"descriptor": name, "trained on": "", "test": "liberty", "fpr95": rate, "auc": 99.0}
         for name, rate in (("sift", 12.5), ("<mine>", 3.21))
@@ -99,7 +99,7 @@ def test_sweeps_and_pictures_are_shown_and_copied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"scores": [{"descriptor": "sift", "ap": 1.0}]}, {"scores": []}, {"contenders": [{}]}, {"curves": [{}]}]
+    "changed", [{"scores": [{"descriptor": "sift", "ap": 1.0}]}, {"scores": []}, {"methods": [{}]}, {"curves": [{}]}]
 )
 def test_figures_that_are_not_those_of_their_benchmark_are_one_line(tmp_path: Path, changed: dict[str, Any]) -> None:
     PHOTOTOUR.model_copy(update=changed).write_json(tmp_path / "p.json")
@@ -110,7 +110,7 @@ def test_figures_that_are_not_those_of_their_benchmark_are_one_line(tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["own", "../../elsewhere"])
 def test_any_other_benchmark_or_sweep_has_a_section_and_stays_in_the_folder(tmp_path: Path, name: str) -> None:
-    other = Result(benchmark=name, settings={}, contenders=[], scores=[{"descriptor": "sift", "ap": 1.25}])
+    other = Result(benchmark=name, settings={}, methods=[], scores=[{"descriptor": "sift", "ap": 1.25}])
     other.write_json(tmp_path / "other.json")
     (tmp_path / "sweep.json").write_text(json.dumps({"over": name, "rows": [{name: 1, "ap": 0.5}]}))
     Image.new("L", (4, 4)).save(tmp_path / "sweep.png")

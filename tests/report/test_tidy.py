@@ -10,7 +10,7 @@ from doap.report.tidy import MOST_COLUMNS, tidy_table
 
 
 def result(scores: list[Score]) -> Result:
-    return Result(benchmark="any", settings={}, contenders=[], scores=scores)
+    return Result(benchmark="any", settings={}, methods=[], scores=scores)
 
 
 def test_conditions_become_columns() -> None:

@@ -39,8 +39,8 @@ class Site:
     pages: dict[str, Page] = field(default_factory=dict)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
 
-    def put(self, path: str, content: bytes, **faults: object) -> str:
-        self.pages[path] = Page(content, **faults)  # type: ignore[arg-type]
+    def put(self, path: str, content: bytes, **failures: object) -> str:
+        self.pages[path] = Page(content, **failures)  # type: ignore[arg-type]
         return self.address + path
 
 

@@ -9,7 +9,7 @@ import pytest
 import extents
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.evaluation.harness.cache import DescriptorCache
-from doap.evaluation.harness.methods import open_contenders
+from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.harness.result import read_result
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import score
@@ -45,13 +45,13 @@ def test_the_table_is_that_of_eval_pairs_and_the_cards_hold_the_best(shelf: Path
     extents.main(words)
     result = read_result(tmp_path / "extents.json")
     assert result.settings == {"data": "pairs", "pairs": 2, "keypoints": 120, "extents": [2.0, 9.0]}
-    assert result.contenders[0] == {"name": NAMES[0], "sha256": before.sha256}
+    assert result.methods[0] == {"name": NAMES[0], "sha256": before.sha256}
     assert len(result.scores) == 2 * 2 * 2
     for row in result.scores:
         kept = DescriptorCache(tmp_path / "cache")
-        (contender,) = open_contenders([str(row["descriptor"])], extent=float(row["extent"]), cache=kept)
+        (method,) = open_methods([str(row["descriptor"])], extent=float(row["extent"]), cache=kept)
         reader = PairReader(str(row["detector"]), 120)
-        expected = np.mean([score(reader.open(files), contender)["ap"] for files in find_pairs(pairs)])
+        expected = np.mean([score(reader.open(files), method)["ap"] for files in find_pairs(pairs)])
         assert row["ap"] == pytest.approx(expected, abs=0.0051)
     for name in NAMES:
         card = read_card(shelf / f"{name}.safetensors")
@@ -79,15 +79,15 @@ def test_a_stopped_search_goes_on_and_other_weights_are_measured_anew(
     words = ["--pairs", str(tmp_path / "pairs"), "--keypoints", "80", "--device", "cpu", "-o"]
     extents.main([*words, str(tmp_path / "whole.json")])
     whole = read_result(tmp_path / "whole.json")
-    measure, asked, stops = extents.PairsJudge.at, [], [4]
+    measure, asked, stops = extents.PairsEvaluator.at, [], [4]
 
-    def at(judge: extents.PairsJudge, model: Descriptor, extent: float | None) -> extents.Judged:
+    def at(judge: extents.PairsEvaluator, model: Descriptor, extent: float | None) -> extents.PairsScore:
         asked.append((model.name, judge.detector, extent))
         if len(asked) in stops:
             raise RuntimeError("stopped")
         return measure(judge, model, extent)
 
-    monkeypatch.setattr(extents.PairsJudge, "at", at)
+    monkeypatch.setattr(extents.PairsEvaluator, "at", at)
     with pytest.raises(RuntimeError, match="stopped"):
         extents.main([*words, str(tmp_path / "stopped.json")])
     assert len(read_result(tmp_path / "stopped.json").scores) == 3
@@ -96,7 +96,7 @@ def test_a_stopped_search_goes_on_and_other_weights_are_measured_anew(
     assert len(asked) == 1 + len(whole.scores)  # what was asked in vain, and everything once
     stops.clear()
     card = read_card(shelf / f"{NAMES[0]}.safetensors")
-    of_others = whole.model_copy(update={"contenders": [{"name": card.name, "sha256": "0"}, whole.contenders[1]]})
+    of_others = whole.model_copy(update={"methods": [{"name": card.name, "sha256": "0"}, whole.methods[1]]})
     of_others.write_json(tmp_path / "stopped.json")
     asked.clear()
     extents.main([*words, str(tmp_path / "stopped.json")])

@@ -21,7 +21,7 @@ def measured() -> Result:
     return Result(
         benchmark="extents",
         settings={"data": "aside", "pairs": 148, "keypoints": 1000, "extents": [6.0, 8.5]},
-        contenders=[{"name": name, "sha256": cards[name].sha256} for name in NAMES],
+        methods=[{"name": name, "sha256": cards[name].sha256} for name in NAMES],
         scores=[
             {"descriptor": name, "detector": detector, "extent": extent, "ap": ap}
             for (detector, name), values in curves.items()
@@ -60,7 +60,7 @@ def test_the_best_extent_of_each_model_is_in_bold_and_drawn(measured: Result, tm
 
 
 def test_extents_of_other_weights_are_refused(measured: Result) -> None:
-    other = measured.model_copy(update={"contenders": [{"name": NAMES[0], "sha256": "0" * 64}]})
+    other = measured.model_copy(update={"methods": [{"name": NAMES[0], "sha256": "0" * 64}]})
     with pytest.raises(SystemExit, match=r"is of other weights of doap-demo-128; run tools/extents\.py again"):
         model_pages.extents(other, model_pages.shipped())
 

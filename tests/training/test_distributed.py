@@ -82,15 +82,15 @@ def test_shares_of_the_launchers_are_read(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("TORCHELASTIC_RUN_ID", "SLURM_NTASKS", "RANK", "SLURM_PROCID", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert ranks.started_elsewhere() is None
-    assert ranks.is_chief()
+    assert ranks.is_rank_zero()
     monkeypatch.setenv("SLURM_NTASKS", "8")
     monkeypatch.setenv("SLURM_NNODES", "2")
     monkeypatch.setenv("SLURM_PROCID", "3")
     assert ranks.started_elsewhere() == (4, 2)
-    assert not ranks.is_chief()
+    assert not ranks.is_rank_zero()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setenv("WORLD_SIZE", "6")
     monkeypatch.setenv("RANK", "0")
     assert ranks.started_elsewhere() == (2, 3)
-    assert ranks.is_chief()
+    assert ranks.is_rank_zero()

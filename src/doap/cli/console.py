@@ -30,7 +30,7 @@ def say_overlaps() -> None:
 
 
 def complain(line: str) -> None:
-    """Print a fault as one line on standard error."""
+    """Print a error as one line on standard error."""
     errors.print(f"doap: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -96,6 +96,6 @@ def choose_device(wanted: str | None) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(0, device=wanted)
-    except (RuntimeError, AssertionError) as fault:
-        raise DoapError(f"device {wanted}: not available here ({str(fault).splitlines()[0]})") from fault
+    except (RuntimeError, AssertionError) as error:
+        raise DoapError(f"device {wanted}: not available here ({str(error).splitlines()[0]})") from error
     return wanted

@@ -31,14 +31,14 @@ def download(
     if url and len(names) > 1:
         raise DoapError("--url is for one NAME at a time")
     wanted = [*names, *(other for name in names for other in find(name).brings)]
-    faults = []
+    failures = []
     for name in dict.fromkeys(wanted):
         try:
             _get(find(name), output, url if name == names[0] else None, keep_archive)
-        except DoapError as fault:
-            faults.append(str(fault))
-    if faults:
-        raise DoapError("; ".join(faults))
+        except DoapError as error:
+            failures.append(str(error))
+    if failures:
+        raise DoapError("; ".join(failures))
 
 
 def _get(data: DataSet, output: Path, url: str | None, keep_archive: bool) -> None:

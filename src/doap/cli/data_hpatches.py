@@ -29,10 +29,10 @@ def hpatches(
     A run that was stopped goes on with the folders that are missing. Sequences that cannot be read or have no point
     are named at the end and left out.
     """
-    found, faults = _find(sequences)
+    found, failures = _find(sequences)
     settings = Settings(points, seed)
     if not found:
-        raise DoapError("; ".join(faults))
+        raise DoapError("; ".join(failures))
     made: list[Made] = []
     missing = missing_sequences(found, output, settings)
     with counting_bar() as bar:
@@ -40,14 +40,14 @@ def hpatches(
         for sequence in missing:
             try:
                 made.append(make_hpatches(sequence, output, settings))
-            except DoapError as fault:
-                faults.append(str(fault))
+            except DoapError as error:
+                failures.append(str(error))
             else:
                 say(f"{output / sequence.name}: {made[-1].patches} patches a strip")
             bar.advance(task)
     if made:
         _summarise(made, output, len(found) - len(missing))
-    for line in faults:
+    for line in failures:
         say(f"left out: {line}", style="yellow")
     if not made:
         raise DoapError(f"{output}: no sequence could be added")
@@ -56,15 +56,15 @@ def hpatches(
 def _find(paths: list[Path]) -> tuple[list[ImageSequence], list[str]]:
     """Sequences at the paths and in folders of them, and what was wrong with others."""
     found: list[ImageSequence] = []
-    faults: list[str] = []
+    failures: list[str] = []
     for path in paths:
         inside = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
         for place in inside or [path]:
             try:
                 found += find_sequences(place)
-            except DoapError as fault:
-                faults.append(str(fault))
-    return found, faults
+            except DoapError as error:
+                failures.append(str(error))
+    return found, failures
 
 
 def _summarise(made: list[Made], output: Path, before: int) -> None:

@@ -46,8 +46,8 @@ def _official(folder: Path) -> list[str]:
         if place.is_dir():
             try:
                 lines.append(f"{name} is in {place}: {complete_content(data, place)}")
-            except DoapError as fault:
-                lines.append(f"{name} is in {place}, but not whole: {fault}")
+            except DoapError as error:
+                lines.append(f"{name} is in {place}, but not whole: {error}")
     return lines
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from doap.cli.console import console, errors, say
 from doap.cli.data_show import open_with_bar
-from doap.datasets.build.splitting import ASIDE, HALVES, TABLE, TRAIN, Half, write_split
+from doap.datasets.build.splitting import HALVES, TABLE, TRAIN, VAL, Half, write_split
 from doap.datasets.sets.frame_set import SOURCES
 
 EXAMPLE = "Example: doap data split sets/photos --share 0.125 -o sets/split"
@@ -43,5 +43,5 @@ def _table(halves: dict[str, Half]) -> Table:
     for source in ("", *SOURCES):
         counts = {name: sum(scene.source == source for scene in half.scenes) for name, half in halves.items()}
         if any(counts.values()):
-            table.add_row(source or "all", f"{counts[TRAIN]:,}", f"{counts[ASIDE]:,}")
+            table.add_row(source or "all", f"{counts[TRAIN]:,}", f"{counts[VAL]:,}")
     return table

@@ -32,15 +32,15 @@ def describe(
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DoapError(f"{twice}: two pictures have this name; describe them into different folders")
-    faults = []
+    failures = []
     with counting_bar() as bar:
         for path in bar.track(found, description="describing"):
             try:
                 features = detect_and_describe(path, descriptor, max_keypoints)
-            except DoapError as fault:
-                faults.append(str(fault))
+            except DoapError as error:
+                failures.append(str(error))
                 continue
             features.save(output / f"{path.name}.npz")
-    say(f"{len(found) - len(faults)} of {len(found)} pictures described in {output}")
-    if faults:
-        raise DoapError("; ".join(faults))
+    say(f"{len(found) - len(failures)} of {len(found)} pictures described in {output}")
+    if failures:
+        raise DoapError("; ".join(failures))

@@ -12,11 +12,11 @@ from doap.cli.eval_options import (
     CsvFile,
     Device,
     FigureFile,
-    Fresh,
     JsonFile,
     Models,
+    NoCache,
     check_outputs,
-    contenders_from,
+    methods_from,
     show_table,
     write_outputs,
 )
@@ -51,7 +51,7 @@ def hpatches(
     csv_file: CsvFile = None,
     figure: FigureFile = None,
     device: Device = None,
-    fresh: Fresh = False,
+    fresh: NoCache = False,
 ) -> None:
     """Verification, matching and retrieval on HPatches, at easy, hard and tough.
 
@@ -59,18 +59,18 @@ def hpatches(
     Precision in which ties have no order.
     """
     check_outputs(figure)
-    contenders = contenders_from(models, device, fresh) if models or not descriptors else []
+    methods = methods_from(models, device, fresh) if models or not descriptors else []
     read = [CsvDescriptors(folder) for folder in descriptors or []]
-    describers: list[PatchDescriber] = [*contenders, *read]
-    _check_names(describers, export, [contender.name for contender in contenders])
+    describers: list[PatchDescriber] = [*methods, *read]
+    _check_names(describers, export, [method.name for method in methods])
     with counting_bar() as bars:
         begin = _beginner(bars)
         test = open_test(data, split, tasks or TASKS, seed, begin("converting"))
         result = evaluate(test, describers, choose_device(device), begin)
-        for contender in contenders if export else []:
-            told = begin(f"writing, {contender.name}")
-            described = contender.describe_patches(test.selection)
-            write_descriptors(_home(export, contender.name), test.patches, described, told)
+        for method in methods if export else []:
+            told = begin(f"writing, {method.name}")
+            described = method.describe_patches(test.selection)
+            write_descriptors(_home(export, method.name), test.patches, described, told)
     _show(result, test)
     if export:
         say(f"descriptors written to {export}")

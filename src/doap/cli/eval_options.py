@@ -11,12 +11,12 @@ from typer.core import TyperCommand
 import doap
 from doap.cli.console import choose_device, say, tables
 from doap.evaluation.harness.cache import DescriptorCache
-from doap.evaluation.harness.methods import Contender, open_contenders
+from doap.evaluation.harness.methods import Method, open_methods
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Table
 from doap.files import check_figure_format
 
-DEFAULT_PEERS = ("sift", "rootsift")
+DEFAULT_BASELINES = ("sift", "rootsift")
 
 Models = Annotated[
     list[str] | None,
@@ -30,7 +30,7 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the configu
 CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write all figures as a table here.")]
 FigureFile = Annotated[Path | None, typer.Option("--figure", help="Draw the result here.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Describe anew what is remembered from earlier runs.")]
+NoCache = Annotated[bool, typer.Option("--fresh", help="Describe anew what is remembered from earlier runs.")]
 
 
 class ManyValues(TyperCommand):
@@ -52,12 +52,12 @@ class ManyValues(TyperCommand):
         return super().parse_args(ctx, spread)
 
 
-def contenders_from(
+def methods_from(
     models: Sequence[str] | None, device: str | None, fresh: bool, extent: float | None = None, detector: str = ""
-) -> list[Contender]:
+) -> list[Method]:
     """What `--models`, `--device` and `--fresh` ask for, and `--extent` and `--detector` where images are matched."""
-    given = list(models or [*doap.list_models(), *DEFAULT_PEERS])
-    return open_contenders(given, choose_device(device), extent, DescriptorCache(fresh=fresh), detector)
+    given = list(models or [*doap.list_models(), *DEFAULT_BASELINES])
+    return open_methods(given, choose_device(device), extent, DescriptorCache(fresh=fresh), detector)
 
 
 def check_outputs(figure: Path | None) -> None:

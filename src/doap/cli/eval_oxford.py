@@ -10,18 +10,18 @@ from doap.cli.eval_options import (
     CsvFile,
     Device,
     FigureFile,
-    Fresh,
     JsonFile,
     Models,
+    NoCache,
     check_outputs,
-    contenders_from,
+    methods_from,
     show_table,
     write_outputs,
 )
 from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, extent_from
 from doap.evaluation.harness.result import Result
 from doap.evaluation.image_pairs import correspondences
-from doap.evaluation.image_pairs.oxford import PAPERS_DETECTOR, PAPERS_EXTENT, PAPERS_SIX, find_oxford
+from doap.evaluation.image_pairs.oxford import PAPER_DETECTOR, PAPER_EXTENT, PAPER_SEQUENCES, find_oxford
 from doap.evaluation.image_pairs.oxford_figure import draw_oxford
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import score_all
@@ -35,14 +35,14 @@ EXAMPLE = f"Example: doap eval oxford --data oxford/ --models {DEFAULT_MODEL} si
 def oxford(
     data: Annotated[Path, typer.Option(help="The folder of the sequences, in the layout of Oxford or HPatches.")],
     models: Models = None,
-    detector: Detector = PAPERS_DETECTOR,
-    extent: Extent = f"{PAPERS_EXTENT:g}",
+    detector: Detector = PAPER_DETECTOR,
+    extent: Extent = f"{PAPER_EXTENT:g}",
     keypoints: Keypoints = 1000,
     json_file: JsonFile = None,
     csv_file: CsvFile = None,
     figure: FigureFile = None,
     device: Device = None,
-    fresh: Fresh = False,
+    fresh: NoCache = False,
 ) -> None:
     """Match the images of the Oxford sequences: the whole pipeline, from detection on.
 
@@ -52,11 +52,11 @@ def oxford(
     check_outputs(figure)
     check_detector(detector)
     found = find_oxford(data)
-    contenders = contenders_from(models, device, fresh, extent_from(extent), detector)
+    methods = methods_from(models, device, fresh, extent_from(extent), detector)
     reader = PairReader(detector, keypoints)
     with counting_bar() as bar:
-        task = bar.add_task("matching", total=len(found) * len(contenders))
-        scores = score_all(map(reader.open, found), contenders, lambda: bar.advance(task))
+        task = bar.add_task("matching", total=len(found) * len(methods))
+        scores = score_all(map(reader.open, found), methods, lambda: bar.advance(task))
     result = Result(
         benchmark="oxford",
         settings={
@@ -66,9 +66,9 @@ def oxford(
             "keypoints": keypoints,
             "correspondences": correspondences.RULE,
             "statistics": statistics.RULE,
-            "paper's six": PAPERS_SIX,
+            "paper's six": PAPER_SEQUENCES,
         },
-        contenders=[each.about() for each in contenders],
+        methods=[each.about() for each in methods],
         scores=scores,
         comparisons=compare_all(scores),
     )

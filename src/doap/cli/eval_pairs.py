@@ -12,11 +12,11 @@ from doap.cli.eval_options import (
     CsvFile,
     Device,
     FigureFile,
-    Fresh,
     JsonFile,
     Models,
+    NoCache,
     check_outputs,
-    contenders_from,
+    methods_from,
     show_table,
     write_outputs,
 )
@@ -28,7 +28,7 @@ from doap.evaluation.harness.result import Result
 from doap.evaluation.image_pairs import correspondences
 from doap.evaluation.image_pairs.figure import draw_pair, draw_pairs
 from doap.evaluation.image_pairs.reading import PairReader
-from doap.evaluation.image_pairs.scoring import RIGHT_PIXELS, ImagePair, score_all
+from doap.evaluation.image_pairs.scoring import CORRECT_PIXELS, ImagePair, score_all
 from doap.evaluation.image_pairs.tables import compare_all, pairs_tables
 from doap.evaluation.metrics import significance as statistics
 from doap.networks.registry import DEFAULT_MODEL
@@ -60,7 +60,7 @@ def pairs(
     csv_file: CsvFile = None,
     figure: FigureFile = None,
     device: Device = None,
-    fresh: Fresh = False,
+    fresh: NoCache = False,
 ) -> None:
     """Match your own image pairs, whose homography is known or in which points are labelled.
 
@@ -70,27 +70,27 @@ def pairs(
     check_outputs(figure)
     check_detector(detector)
     found = find_pairs(data)
-    contenders = contenders_from(models, device, fresh, extent_from(extent), detector)
+    methods = methods_from(models, device, fresh, extent_from(extent), detector)
     reader = PairReader(detector, keypoints, geometry.value)
-    faults: list[str] = []
+    failures: list[str] = []
     with counting_bar() as bar:
-        task = bar.add_task("matching", total=len(found) * len(contenders))
+        task = bar.add_task("matching", total=len(found) * len(methods))
 
         def opened() -> Iterator[ImagePair]:
             for files in found:
                 try:
                     pair = reader.open(files)
-                except DoapError as fault:
-                    faults.append(str(fault))
-                    bar.advance(task, len(contenders))
+                except DoapError as error:
+                    failures.append(str(error))
+                    bar.advance(task, len(methods))
                     continue
                 if pictures:
-                    draw_pair(pair, contenders[0], pictures / f"{_file_name(pair)}.png")
+                    draw_pair(pair, methods[0], pictures / f"{_file_name(pair)}.png")
                 yield pair
 
-        scores = score_all(opened(), contenders, lambda: bar.advance(task))
+        scores = score_all(opened(), methods, lambda: bar.advance(task))
     if not scores:
-        raise DoapError(faults[0] if len(faults) == 1 else f"no pair can be read: {'; '.join(faults)}")
+        raise DoapError(failures[0] if len(failures) == 1 else f"no pair can be read: {'; '.join(failures)}")
     result = Result(
         benchmark="pairs",
         settings={
@@ -101,18 +101,18 @@ def pairs(
             "geometry of labelled points": geometry.value,
             "correspondences": correspondences.RULE,
             "right match": "a correspondence; in scenes known by labelled points alone, one within "
-            f"{RIGHT_PIXELS:g} px of its epipolar lines, the mean of both images",
-            "right geometry": f"mean error at the corners or labelled points under {RIGHT_PIXELS:g} px",
+            f"{CORRECT_PIXELS:g} px of its epipolar lines, the mean of both images",
+            "right geometry": f"mean error at the corners or labelled points under {CORRECT_PIXELS:g} px",
             "statistics": statistics.RULE,
-            "left out": faults,
+            "left out": failures,
         },
-        contenders=[each.about() for each in contenders],
+        methods=[each.about() for each in methods],
         scores=scores,
         comparisons=compare_all(scores),
     )
     for table in pairs_tables(result):
         show_table(table)
-    for line in faults:
+    for line in failures:
         say(f"left out: {line}", style="yellow")
     if pictures:
         say(f"matches drawn in {pictures}")

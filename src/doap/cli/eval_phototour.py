@@ -11,11 +11,11 @@ from doap.cli.eval_options import (
     CsvFile,
     Device,
     FigureFile,
-    Fresh,
     JsonFile,
     Models,
+    NoCache,
     check_outputs,
-    contenders_from,
+    methods_from,
     show_table,
     write_outputs,
 )
@@ -36,7 +36,7 @@ def phototour(
     csv_file: CsvFile = None,
     figure: FigureFile = None,
     device: Device = None,
-    fresh: Fresh = False,
+    fresh: NoCache = False,
 ) -> None:
     """Tell matching pairs of patches from others on UBC Phototour: FPR95 on the official pairs, the paper's Table 1.
 
@@ -45,7 +45,7 @@ def phototour(
     """
     check_outputs(figure)
     scenes = find_scenes(data)
-    contenders = contenders_from(models, device, fresh)
+    methods = methods_from(models, device, fresh)
     with counting_bar() as bar:
         task = bar.add_task("", total=None)
 
@@ -53,7 +53,7 @@ def phototour(
             bar.update(task, description=doing, completed=done, total=total)
 
         tests = {scene: open_test(folder, partial(show, f"converting {scene}")) for scene, folder in scenes.items()}
-        result = evaluate(tests, contenders, str(data), show)
+        result = evaluate(tests, methods, str(data), show)
     show_table(phototour_table(result))
     say(RULE)
     write_outputs(result, json_file, csv_file, figure, draw_phototour)

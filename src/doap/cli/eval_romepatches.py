@@ -11,11 +11,11 @@ from doap.cli.eval_options import (
     CsvFile,
     Device,
     FigureFile,
-    Fresh,
     JsonFile,
     Models,
+    NoCache,
     check_outputs,
-    contenders_from,
+    methods_from,
     show_table,
     write_outputs,
 )
@@ -36,14 +36,14 @@ def romepatches(
     csv_file: CsvFile = None,
     figure: FigureFile = None,
     device: Device = None,
-    fresh: Fresh = False,
+    fresh: NoCache = False,
 ) -> None:
     """Find the other patches of the same point in RomePatches: retrieval mAP on both halves, the paper's Table 2.
 
     Every patch is a query that ranks all others of its half.
     """
     check_outputs(figure)
-    contenders = contenders_from(models, device, fresh)
+    methods = methods_from(models, device, fresh)
     with counting_bar() as bar:
         task = bar.add_task("", total=None)
 
@@ -51,7 +51,7 @@ def romepatches(
             bar.update(task, description=doing, completed=done, total=total)
 
         patches = open_halves(data, partial(show, "converting"))
-        result = evaluate(patches, contenders, str(data), choose_device(device), show)
+        result = evaluate(patches, methods, str(data), choose_device(device), show)
     show_table(romepatches_table(result))
     say(RULE)
     write_outputs(result, json_file, csv_file, figure, draw_romepatches)

@@ -11,11 +11,11 @@ from doap.cli.eval_options import (
     CsvFile,
     Device,
     FigureFile,
-    Fresh,
     JsonFile,
     Models,
+    NoCache,
     check_outputs,
-    contenders_from,
+    methods_from,
     write_outputs,
 )
 from doap.errors import DoapError
@@ -38,7 +38,7 @@ def warped(
     csv_file: CsvFile = None,
     figure: FigureFile = None,
     device: Device = None,
-    fresh: Fresh = False,
+    fresh: NoCache = False,
 ) -> None:
     """Match photos with copies of themselves under known homographies and light changes.
 
@@ -46,29 +46,29 @@ def warped(
     in the copy, and AP is computed over the proposals ranked by distance.
     """
     check_outputs(figure)
-    contenders = contenders_from(models, device, fresh, detector=benchmark.DETECTOR)
-    pairs, faults = [], []
+    methods = methods_from(models, device, fresh, detector=benchmark.DETECTOR)
+    pairs, failures = [], []
     found = find_photos(data)
     with counting_bar() as bar:
         for number, path in enumerate(bar.track(found, description="making copies")):
             try:
                 pairs += benchmark.make_pairs(str(path), read_grey(path), copies, keypoints, seed + number)
-            except DoapError as fault:
-                faults.append(str(fault))
+            except DoapError as error:
+                failures.append(str(error))
         if not pairs:
-            raise DoapError("; ".join(faults))
-        task = bar.add_task("matching", total=len(pairs) * len(contenders))
-        scores = benchmark.evaluate(pairs, contenders, lambda: bar.advance(task))
+            raise DoapError("; ".join(failures))
+        task = bar.add_task("matching", total=len(pairs) * len(methods))
+        scores = benchmark.evaluate(pairs, methods, lambda: bar.advance(task))
     rows = benchmark.summarise(scores)
     console.print(score_table(rows))
-    say(f"{len(pairs)} pairs of {len(found) - len(faults)} photos, up to {keypoints} keypoints an image")
-    for line in faults:
+    say(f"{len(pairs)} pairs of {len(found) - len(failures)} photos, up to {keypoints} keypoints an image")
+    for line in failures:
         say(f"left out: {line}", style="yellow")
     settings = {"data": [str(path) for path in data], "copies": copies, "keypoints": keypoints, "seed": seed}
     result = Result(
         benchmark="warped",
-        settings={**settings, "left out": faults},
-        contenders=[each.about() for each in contenders],
+        settings={**settings, "left out": failures},
+        methods=[each.about() for each in methods],
         scores=[_row(score) for score in scores],
     )
     write_outputs(result, json_file, csv_file, figure, lambda _result, path: draw_bars(rows, path))
@@ -80,5 +80,5 @@ def _row(score: benchmark.Score) -> dict[str, str | int | float | None]:
         "descriptor": values["descriptor"],
         "pair": values["pair"],
         "ap": 100 * values["average_precision"],
-        "right neighbours": 100 * values["right_neighbours"],
+        "right neighbours": 100 * values["correct_neighbours"],
     }

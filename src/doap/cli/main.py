@@ -1,4 +1,4 @@
-"""`doap`: the verbs, and how faults are told."""
+"""`doap`: the verbs, and how failures are told."""
 
 import sys
 
@@ -45,13 +45,13 @@ def doap_(
 
 
 def main() -> None:
-    """Run the command line; a fault the user can cause is one line on standard error and exit status 1."""
+    """Run the command line; a error the user can cause is one line on standard error and exit status 1."""
     try:
         app()
-    except DoapError as fault:
-        complain(str(fault))
+    except DoapError as error:
+        complain(str(error))
         sys.exit(1)
-    except OSError as fault:  # a full disk, a folder without permission
-        place = f"{fault.filename}: " if fault.filename else ""
-        complain(f"{place}{fault.strerror}")
+    except OSError as error:  # a full disk, a folder without permission
+        place = f"{error.filename}: " if error.filename else ""
+        complain(f"{place}{error.strerror}")
         sys.exit(1)

@@ -42,7 +42,7 @@ def match(
 ) -> None:
     """Match two pictures: detect, describe, match, verify.
 
-    Finding no matches is a result, not a fault: it is said, and the exit status is 0.
+    Finding no matches is a result, not a error: it is said, and the exit status is 0.
     """
     descriptor = load(model, choose_device(device))
     images = read_grey(first), read_grey(second)

@@ -10,7 +10,7 @@ from doap.cli.data_show import open_with_bar
 from doap.cli.eval_options import Device, show_table
 from doap.cli.pair_options import Detector, Keypoints, check_detector, extent_from
 from doap.cli.train import draw_curves
-from doap.evaluation.image_pairs.evaluator import PairsJudge
+from doap.evaluation.image_pairs.evaluator import PairsEvaluator
 from doap.experiments.series import Row, Series
 from doap.experiments.study import KEYS, best_tries, lead, run_study
 from doap.experiments.study_figure import draw_study
@@ -89,14 +89,16 @@ def study(
     say(f"{len(rows)} runs in {output}: study.csv, study.json{', study.png' if ranked else ''}")
 
 
-def _open_pairs(folder: Path, detector: str, keypoints: int, extents: list[float | None], device: str) -> PairsJudge:
+def _open_pairs(
+    folder: Path, detector: str, keypoints: int, extents: list[float | None], device: str
+) -> PairsEvaluator:
     with counting_bar() as bar:
         task = bar.add_task("reading pairs", total=None)
 
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        return PairsJudge(folder, detector, keypoints, extents, device, progress)
+        return PairsEvaluator(folder, detector, keypoints, extents, device, progress)
 
 
 def ranked_runs(rows: list[Row]) -> list[Standing]:

@@ -14,7 +14,7 @@ from doap.cli.train import draw_curves
 from doap.errors import DoapError
 from doap.evaluation.phototour.benchmark import PairTest, fpr95, open_test
 from doap.experiments.series import Judge, Row, Series
-from doap.experiments.sweep import Sweep, judge_by_held_out, plan_sweep, run_sweep
+from doap.experiments.sweep import Sweep, evaluate_on_val, plan_sweep, run_sweep
 from doap.experiments.sweep_figure import draw_sweep
 from doap.networks.descriptor import Descriptor
 from doap.training.recipe import Recipe
@@ -65,7 +65,7 @@ def sweep(
         rows = run_sweep(
             planned,
             series,
-            _judge(tests, bar) if tests else judge_by_held_out(planned, series),
+            _judge(tests, bar) if tests else evaluate_on_val(planned, series),
             about={"recipe": str(recipe), "settings": settings or [], "tests": [str(each) for each in test or []]},
             done=lambda rows: _show(planned, rows, tests, title, output),
         )

@@ -12,7 +12,7 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.figures import draw_training
-from doap.training.distributed import is_chief
+from doap.training.distributed import is_rank_zero
 from doap.training.log import Status, read_losses, read_times, read_validation
 from doap.training.recipe import read_recipe
 from doap.training.run_folder import Source, read_run
@@ -55,20 +55,20 @@ def train(
     elif recipe and data and output:
         run, chosen = output, read_recipe(recipe, settings)
         source = Source(str(data.absolute()), split or "", str(validate.absolute()) if validate else "")
-        if is_chief() and run.exists():
+        if is_rank_zero() and run.exists():
             raise DoapError(f"{run}: exists already; choose another folder, or go on with --resume {run}")
     else:
         raise DoapError("give a RECIPE, --data and -o, or --resume; see doap train --help")
     found = open_with_bar(Path(source.data))
     if source.split:
         found = _training_half(found, Path(source.data), source.split)
-    if is_chief():
+    if is_rank_zero():
         say(f"training on {found}")
     with training_bar() as bar:
         task = bar.add_task(run.name, total=1.0, news="")
 
         def show(status: Status) -> None:
-            if is_chief():
+            if is_rank_zero():
                 bar.update(task, completed=status.done, news=news(status))
 
         train_descriptor(
@@ -82,7 +82,7 @@ def train(
             validation=open_with_bar(Path(source.validation)) if source.validation else None,
             progress=show,
         )
-    if is_chief():
+    if is_rank_zero():
         _summarise(run)
 
 

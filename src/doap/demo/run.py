@@ -14,7 +14,7 @@ from doap.datasets.build.cutting import cut_patches
 from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import photos
 from doap.evaluation.harness.cache import DescriptorCache
-from doap.evaluation.harness.methods import open_contenders
+from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.image_pairs import warped
 from doap.evaluation.image_pairs.warped import Pair, Score
 from doap.features import Features, FrameDescriber, Matches, PatchDescriber, detect_and_describe, match
@@ -151,7 +151,7 @@ def _judge(
     describers: list[FrameDescriber] = [PatchDescriber(model) for model in models]
     describers += [Sift(), Sift(root=True)]
     if shipped:  # of the paper's width: each photo is described once, and in the fastest mode
-        describers += open_contenders(shipped, cache=DescriptorCache(kept), detector=warped.DETECTOR)
+        describers += open_methods(shipped, cache=DescriptorCache(kept), detector=warped.DETECTOR)
     return pairs, warped.evaluate(pairs, describers, progress.counting(len(pairs) * len(describers)))
 
 

@@ -82,7 +82,7 @@ def read_study(name_or_path: str | Path, settings: list[str] | None = None) -> S
         settings: `key=value` texts over the recipes of all runs.
 
     Raises:
-        DoapError: one line that names the file, the run and the fault.
+        DoapError: one line that names the file, the run and the error.
 
     Example:
         >>> study = read_study("objectives")
@@ -101,8 +101,8 @@ def read_study(name_or_path: str | Path, settings: list[str] | None = None) -> S
         tuned = file.tune if run.tune is None else run.tune
         try:
             study.runs[name] = _tries(run.recipe or file.recipe, texts, tuned)
-        except DoapError as fault:
-            raise DoapError(f"{path}: run {name}: {fault}") from fault
+        except DoapError as error:
+            raise DoapError(f"{path}: run {name}: {error}") from error
     return study
 
 
@@ -129,12 +129,12 @@ def _texts(settings: Settings) -> list[str]:
 def _read(path: Path) -> _File:
     try:
         return _File.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as fault:
+    except OSError as error:
         known = f" (studies that ship with doap: {', '.join(list_studies())})"
-        raise DoapError(f"{path}: cannot be read ({fault.strerror}){known}") from fault
-    except (yaml.YAMLError, UnicodeDecodeError) as fault:
-        raise DoapError(f"{path}: not valid YAML ({' '.join(str(fault).split())})") from fault
-    except ValidationError as fault:
-        first = fault.errors()[0]
+        raise DoapError(f"{path}: cannot be read ({error.strerror}){known}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DoapError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        raise DoapError(f"{path}: {place}: {first['msg']}") from fault
+        raise DoapError(f"{path}: {place}: {first['msg']}") from error

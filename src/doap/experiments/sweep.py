@@ -41,7 +41,7 @@ def plan_sweep(recipe: str | Path, over: str, settings: list[str] | None = None)
         settings: `key=value` texts that all runs share.
 
     Raises:
-        DoapError: one line that names the text and the fault.
+        DoapError: one line that names the text and the error.
 
     Example:
         >>> list(plan_sweep("phototour-real", "list_size=256,4096").recipes)
@@ -96,7 +96,7 @@ def run_sweep(
     return rows
 
 
-def judge_by_held_out(sweep: Sweep, series: Series) -> Judge:
+def evaluate_on_val(sweep: Sweep, series: Series) -> Judge:
     """A judge by exact AP on the scenes that a run held out: of its best weights, and after which epoch they were.
 
     A run validates itself on lists drawn as it draws its own. So that runs compare, all are judged on lists

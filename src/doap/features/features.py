@@ -129,7 +129,7 @@ def detect_and_describe(
         image: a path; or an array, (H, W) grey or (H, W, 3) RGB uint8; or a PIL image.
         model: from `doap.load`.
         max_keypoints: keep the strongest; None keeps all.
-        name: what to call an image without a path if it is at fault.
+        name: what to call an image without a path if it is at error.
 
     Raises:
         DoapError: if the image cannot be read or has no keypoint.

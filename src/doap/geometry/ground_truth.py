@@ -19,7 +19,7 @@ DISAGREE = 5.0  # pixels that labels may be off the geometry fitted to them, on 
 
 
 @dataclass(frozen=True)
-class Truth:
+class GroundTruth:
     """The geometry of an image pair, and the points by which an estimate of it is judged.
 
     Attributes:
@@ -42,20 +42,20 @@ class Truth:
         return float(match_errors(estimate, self.geometry, self.points[:, :2], self.points[:, 2:]).mean())
 
 
-def from_homography(homography: Matrix, shape: tuple[int, ...]) -> Truth:
+def from_homography(homography: Matrix, shape: tuple[int, ...]) -> GroundTruth:
     """The truth of a pair whose first image has the shape (height, width)."""
     height, width = shape[:2]
     corners = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], np.float64)
-    return Truth("homography", homography, np.hstack([corners, transform_points(corners, homography)]))
+    return GroundTruth("homography", homography, np.hstack([corners, transform_points(corners, homography)]))
 
 
-def from_points(points: NDArray[np.float64], geometry: Geometry, name: str) -> Truth:
+def from_points(points: NDArray[np.float64], geometry: Geometry, name: str) -> GroundTruth:
     """The geometry that fits (P, 4) labelled points best: least squares over all of them.
 
     Args:
         points: rows x, y in the first and x, y in the second image.
         geometry: what relates them.
-        name: of the labels, if they are at fault.
+        name: of the labels, if they are at error.
 
     Raises:
         DoapError: for too few points, or points that agree on no such geometry.
@@ -73,7 +73,7 @@ def from_points(points: NDArray[np.float64], geometry: Geometry, name: str) -> T
     if found is None or found.shape != (3, 3) or not np.isfinite(found).all():
         where = "a line" if geometry == "homography" else "a plane"
         raise DoapError(f"{name}: the points fix no {geometry}; do they lie on {where}?")
-    truth = Truth(geometry, np.asarray(found, np.float64), points)
+    truth = GroundTruth(geometry, np.asarray(found, np.float64), points)
     off = truth.error_of(truth.matrix)
     if not off <= DISAGREE:
         raise DoapError(f"{name}: no {geometry} fits the points, they are {off:.1f} pixels off the best on average")

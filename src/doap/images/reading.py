@@ -19,7 +19,7 @@ def read_grey(path: Path | str) -> Grey:
     8 bit, the largest value becomes 255, so that 12 bit data in a 16 bit file is not left in the dark.
 
     Raises:
-        DoapError: one line that names the file and the fault.
+        DoapError: one line that names the file and the error.
     """
     path = Path(path)
     try:
@@ -27,16 +27,16 @@ def read_grey(path: Path | str) -> Grey:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but under the limit
             with Image.open(path) as picture:
                 return to_grey(ImageOps.exif_transpose(picture))
-    except FileNotFoundError as fault:
-        raise DoapError(f"{path}: no such file") from fault
-    except IsADirectoryError as fault:
-        raise DoapError(f"{path}: is a folder, not a picture") from fault
-    except UnidentifiedImageError as fault:
-        raise DoapError(f"{path}: not a picture in a format that can be read") from fault
-    except Image.DecompressionBombError as fault:  # raised before decoding: a few bytes can claim any size
-        raise DoapError(f"{path}: too large to be read safely ({fault})") from fault
-    except (OSError, ValueError, SyntaxError) as fault:
-        raise DoapError(f"{path}: cannot be read as a picture ({fault})") from fault
+    except FileNotFoundError as error:
+        raise DoapError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise DoapError(f"{path}: is a folder, not a picture") from error
+    except UnidentifiedImageError as error:
+        raise DoapError(f"{path}: not a picture in a format that can be read") from error
+    except Image.DecompressionBombError as error:  # raised before decoding: a few bytes can claim any size
+        raise DoapError(f"{path}: too large to be read safely ({error})") from error
+    except (OSError, ValueError, SyntaxError) as error:
+        raise DoapError(f"{path}: cannot be read as a picture ({error})") from error
 
 
 def to_grey(picture: Image.Image) -> Grey:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from doap.errors import DoapError
 from doap.files import atomic_file, write_text
 from doap.networks.architecture import Architecture, build
-from doap.networks.baselines import handcrafted, list_peers, read_published
+from doap.networks.baselines import handcrafted, list_baselines, load_published
 from doap.networks.descriptor import Descriptor
 from doap.types import DETECTOR_NAMES, Kind
 
@@ -102,10 +102,10 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
         >>> model.kind, model.network.dimensions
         ('binary', 256)
     """
-    if str(name_or_path) in list_peers():
+    if str(name_or_path) in list_baselines():
         return handcrafted(str(name_or_path)).to(device).eval()
     path = find_weights(str(name_or_path))
-    if not path.with_suffix(".json").exists() and (peer := read_published(path)):
+    if not path.with_suffix(".json").exists() and (peer := load_published(path)):
         return peer.to(device).eval()
     card = read_card(path)
     content = path.read_bytes()
@@ -113,21 +113,21 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
         raise DoapError(f"{path}: differs from what its card {path.with_suffix('.json').name} describes; get it again")
     try:
         weights = safetensors.torch.load(content)
-    except SafetensorError as fault:
-        raise DoapError(f"{path}: not a safetensors file ({fault})") from fault
+    except SafetensorError as error:
+        raise DoapError(f"{path}: not a safetensors file ({error})") from error
     network = build(card.architecture)
     if network.input_size != card.input_size:
         raise DoapError(f"{path}: its network reads {network.input_size} pixels, but its card says {card.input_size}")
     try:
         network.load_state_dict(weights)
-    except RuntimeError as fault:
-        raise DoapError(f"{path}: its tensors are not those of the network that the card describes") from fault
+    except RuntimeError as error:
+        raise DoapError(f"{path}: its tensors are not those of the network that the card describes") from error
     return Descriptor(network, card.kind, card.extent, card.name, card.extents).to(device).eval()
 
 
 def find_card(name_or_path: str) -> Card | None:
     """The card of what `load` loads by this name or path; None for a peer without one."""
-    if name_or_path in list_peers():
+    if name_or_path in list_baselines():
         return None
     path = find_weights(name_or_path)
     return read_card(path) if path.with_suffix(".json").exists() else None
@@ -138,12 +138,12 @@ def read_card(weights: Path) -> Card:
     file = weights.with_suffix(".json")
     try:
         return Card.model_validate_json(file.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise DoapError(f"{weights}: its card {file.name} cannot be read ({fault.strerror})") from fault
-    except ValidationError as fault:
-        first = fault.errors()[0]
+    except OSError as error:
+        raise DoapError(f"{weights}: its card {file.name} cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        raise DoapError(f"{file}: not a model card ({place}: {first['msg']})") from fault
+        raise DoapError(f"{file}: not a model card ({place}: {first['msg']})") from error
 
 
 def save(descriptor: Descriptor, path: Path, architecture: Architecture, origin: Origin | None = None) -> None:
@@ -190,5 +190,5 @@ def find_weights(wanted: str) -> Path:
         return path
     if path.exists():
         raise DoapError(f"{path}: weights are .safetensors files; other formats are not read")
-    known = f"{', '.join(list_models())}; and as peers: {', '.join(list_peers())}"
+    known = f"{', '.join(list_models())}; and as peers: {', '.join(list_baselines())}"
     raise DoapError(f"{wanted}: no such file, and no model of this name (there are: {known})")

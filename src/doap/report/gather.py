@@ -44,7 +44,7 @@ def gather(paths: Sequence[Path]) -> Gathered:
             it lies in a folder that is given.
 
     Raises:
-        DoapError: one line that names the file and the fault.
+        DoapError: one line that names the file and the error.
     """
     found = Gathered()
     for path in paths:
@@ -71,8 +71,8 @@ def _add(found: Gathered, file: Path) -> None:
         raise DoapError(f"{file}: no such file")
     try:
         content = json.loads(file.read_bytes())
-    except ValueError as fault:
-        raise DoapError(f"{file}: neither a .json file of results nor a picture ({_names()})") from fault
+    except ValueError as error:
+        raise DoapError(f"{file}: neither a .json file of results nor a picture ({_names()})") from error
     if isinstance(content, dict) and {"over", "rows"} <= set(content):
         found.sweeps.append((file, _read_sweep(file, content)))
     else:
@@ -82,9 +82,9 @@ def _add(found: Gathered, file: Path) -> None:
 def _read_sweep(file: Path, content: dict[str, Any]) -> SweepFile:
     try:
         sweep = SweepFile.model_validate(content)
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        raise DoapError(f"{file}: not of a sweep ({'.'.join(map(str, first['loc']))}: {first['msg']})") from fault
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DoapError(f"{file}: not of a sweep ({'.'.join(map(str, first['loc']))}: {first['msg']})") from error
     if not sweep.rows:
         raise DoapError(f"{file}: a sweep without a run")
     return sweep

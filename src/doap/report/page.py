@@ -116,12 +116,12 @@ def _result(file: Path, result: Result, figure: Path) -> str:
         tables = "".join(map(html.table, how.tables(result)))
         if how.draw:
             how.draw(result, figure)
-    except (KeyError, IndexError, TypeError, ValueError) as fault:  # written by hand, or by another version
-        raise DoapError(f"{file}: not the figures of {result.benchmark} as they are now; measure again") from fault
+    except (KeyError, IndexError, TypeError, ValueError) as error:  # written by hand, or by another version
+        raise DoapError(f"{file}: not the figures of {result.benchmark} as they are now; measure again") from error
     drawn = html.picture(figure.name, f"Drawn from {file}") if how.draw else ""
     rule = f'<p class="soft">{escape(str(result.settings["rule"]))}.</p>' if "rule" in result.settings else ""
     versions = ", ".join(f"{name} {version}" for name, version in {"doap": result.doap, **result.versions}.items())
-    about = {"file": str(file), "settings": result.settings, "descriptors": result.contenders}
+    about = {"file": str(file), "settings": result.settings, "descriptors": result.methods}
     return (
         f"<h3>Measured on {escape(_data(result))}</h3>{tables}{rule}{drawn}"
         f'{html.details("settings and descriptors", about)}<p class="soft">{escape(versions)}</p>'
@@ -142,7 +142,7 @@ def _sweep(file: Path, sweep: SweepFile, figure: Path) -> str:
     settings = f" with {' '.join(sweep.settings)}" if sweep.settings else ""
     return (
         f"<h3>Recipe {escape(sweep.recipe)}{escape(settings)}</h3>{html.table(Table(columns, rows))}"
-        f'<p class="soft">Judged by {escape(judged)}. From <code>{escape(str(file))}</code>.</p>{drawn}'
+        f'<p class="soft">PairsScore by {escape(judged)}. From <code>{escape(str(file))}</code>.</p>{drawn}'
     )
 
 

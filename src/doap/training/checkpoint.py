@@ -15,7 +15,7 @@ from doap.training.averaging import MovingAverage
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainState:
     """Where a training is: its epoch, how many batches of it are done, and the best held-out AP so far.
 
     Whatever is random in a step follows from the seed and these numbers, so no random state is kept.
@@ -27,7 +27,7 @@ class Place:
 
 
 def save_checkpoint(
-    path: Path, network: nn.Module, optimiser: torch.optim.SGD, place: Place, average: MovingAverage | None = None
+    path: Path, network: nn.Module, optimiser: torch.optim.SGD, place: TrainState, average: MovingAverage | None = None
 ) -> None:
     """Write the state, atomically: the one before stays until this one is whole."""
     tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
@@ -45,18 +45,18 @@ def save_checkpoint(
 
 def load_checkpoint(
     path: Path, network: nn.Module, optimiser: torch.optim.SGD, average: MovingAverage | None = None
-) -> Place:
+) -> TrainState:
     """Put a saved state back."""
     try:
         with safe_open(path, framework="pt") as file:
-            place = Place(**json.loads(file.metadata()["place"]))
+            place = TrainState(**json.loads(file.metadata()["place"]))
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         network.load_state_dict(_under("network.", tensors))
         if average:
             average.network.load_state_dict(_under("average.", tensors))
             average.steps = int(tensors["steps"])
-    except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as fault:
-        raise DoapError(f"{path}: not a checkpoint of this training ({' '.join(str(fault).split())})") from fault
+    except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise DoapError(f"{path}: not a checkpoint of this training ({' '.join(str(error).split())})") from error
     for name, parameter in network.named_parameters():
         if f"momentum.{name}" in tensors:
             # In the layout of the parameter: another order of the same numbers would round otherwise.

@@ -66,7 +66,7 @@ def started_elsewhere() -> tuple[int, int] | None:
     return None
 
 
-def is_chief() -> bool:
+def is_rank_zero() -> bool:
     """Whether this process, started or not yet, is the one that writes and speaks."""
     return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", os.environ.get("LOCAL_RANK", "0")))) == 0
 

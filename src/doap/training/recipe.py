@@ -135,15 +135,15 @@ def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> 
         settings: `key=value` texts.
 
     Raises:
-        DoapError: one line that names the file, the key and the fault.
+        DoapError: one line that names the file, the key and the error.
     """
     path = _find(str(name_or_path))
     try:
         values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise DoapError(f"{path}: cannot be read ({fault.strerror})") from fault
-    except (yaml.YAMLError, UnicodeDecodeError) as fault:
-        raise DoapError(f"{path}: not valid YAML ({' '.join(str(fault).split())})") from fault
+    except OSError as error:
+        raise DoapError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DoapError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
     values = {} if values is None else values
     if not isinstance(values, dict):
         raise DoapError(f"{path}: a recipe is a list of 'key: value' lines")
@@ -153,15 +153,15 @@ def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> 
             raise DoapError(f"--set {setting}: write it as key=value")
         try:
             values[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError as fault:
-            raise DoapError(f"--set {setting}: not valid YAML ({' '.join(str(fault).split())})") from fault
+        except yaml.YAMLError as error:
+            raise DoapError(f"--set {setting}: not valid YAML ({' '.join(str(error).split())})") from error
     try:
         recipe = Recipe.model_validate(values)
-    except ValidationError as fault:
-        first = fault.errors()[0]
+    except ValidationError as error:
+        first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "recipe"
         known = f"; known keys are {', '.join(Recipe.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise DoapError(f"{name_or_path}: {place}: {first['msg']}{known}") from fault
+        raise DoapError(f"{name_or_path}: {place}: {first['msg']}{known}") from error
     if recipe.teacher is not None and Path(recipe.teacher).exists():  # to be found wherever the run goes on from
         return recipe.model_copy(update={"teacher": str(Path(recipe.teacher).absolute())})
     return recipe

@@ -121,5 +121,5 @@ def read_run(run: Path) -> Run:
         about = json.loads((run / "run.json").read_text(encoding="utf-8"))
         source = Source(str(about["data"]), str(about["split"]), str(about["validation"]))
         return Run(source, str(about["patches"]), str(about["device"]), int(about["devices"]), about.get("teacher"))
-    except (OSError, ValueError, KeyError, TypeError) as fault:
-        raise DoapError(f"{run}: not the folder of a run") from fault
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DoapError(f"{run}: not the folder of a run") from error

@@ -8,7 +8,7 @@ import torch
 
 from doap.datasets.batches.resident_frames import ResidentFrames
 from doap.datasets.batches.resident_patches import PatchSource, ResidentPatches
-from doap.datasets.build.splitting import ASIDE, TRAIN, split_scenes
+from doap.datasets.build.splitting import TRAIN, VAL, split_scenes
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
@@ -75,9 +75,9 @@ def hold_out(data: Data, recipe: Recipe) -> tuple[Data, Data]:
     """
     try:
         halves = split_scenes(data, recipe.held_out, recipe.seed)
-    except DoapError as fault:
-        raise DoapError(f"held_out={recipe.held_out}: {fault}, or set held_out=0") from None
-    return halves[TRAIN].data, halves[ASIDE].data
+    except DoapError as error:
+        raise DoapError(f"held_out={recipe.held_out}: {error}, or set held_out=0") from None
+    return halves[TRAIN].data, halves[VAL].data
 
 
 def _load(data: Data, device: torch.device, size: int, progress: Callable[[float], None]) -> PatchSource:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from doap.errors import DoapError
 from doap.networks import registry
-from doap.networks.baselines import list_peers
+from doap.networks.baselines import list_baselines
 from doap.networks.descriptor import batch_size, to_input
 from doap.networks.fast import fold_normalisation
 from doap.objectives import ImitationLoss, SimilarityLoss
@@ -27,13 +27,13 @@ def identify(recipe: Recipe) -> dict[str, str] | None:
     """
     if recipe.teacher is None:
         return None
-    if recipe.teacher in list_peers():
+    if recipe.teacher in list_baselines():
         raise DoapError(f"teacher={recipe.teacher}: handcrafted, it has no weights; name a trained model")
     try:
         registry.load(recipe.teacher)  # one that cannot be loaded is better refused before there is a run
         content = registry.find_weights(recipe.teacher).read_bytes()
-    except DoapError as fault:
-        raise DoapError(f"teacher={fault}") from None
+    except DoapError as error:
+        raise DoapError(f"teacher={error}") from None
     return {"model": recipe.teacher, "sha256": hashlib.sha256(content).hexdigest()}
 
 

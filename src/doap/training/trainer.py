@@ -26,13 +26,13 @@ from doap.networks.spatial_transformer import slow_parameters
 from doap.objectives import backward_in_chunks
 from doap.training.averaging import MovingAverage
 from doap.training.batches import Batch, Batches
-from doap.training.checkpoint import Place, load_checkpoint, save_checkpoint
+from doap.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from doap.training.distributed import (
     InPrecision,
     SharedDropout,
     average_gradients,
     is_bfloat16,
-    is_chief,
+    is_rank_zero,
     make_fabric,
     share_statistics,
 )
@@ -102,7 +102,7 @@ def train(
     precision = "bf16" if is_bfloat16(recipe, device) else "fp32"
     about = describe_run(data, source, device, devices, precision, identify(recipe))
     fabric = make_fabric(recipe, device, devices)
-    if is_chief():
+    if is_rank_zero():
         start_run(run, recipe, about)
     fabric.launch()
     fabric.barrier()
@@ -149,7 +149,7 @@ class Training:
         size, rank, ranks = self.network.input_size, fabric.global_rank, fabric.world_size
         tell = self._tell("loading the set")
         self.batches = Batches(data, recipe, fabric.device, size, mined, rank, ranks, tell, sources)
-        self.place = Place()
+        self.place = TrainState()
         if (run / CHECKPOINT).exists():
             self.place = load_checkpoint(run / CHECKPOINT, self.network, self.optimiser, self.average)
         self.good = self._weights()
@@ -162,11 +162,11 @@ class Training:
             try:
                 for epoch in range(self.place.epoch, self.recipe.epochs):
                     self._epoch(epoch, log)
-                    self.place = Place(epoch + 1, 0, self.place.best)
+                    self.place = TrainState(epoch + 1, 0, self.place.best)
                     if validation is not None:
                         self._validate(validation, log, epoch, descriptor, origin)
-            except NotFiniteError as fault:
-                raise self._failed(fault, descriptor, origin) from None
+            except NotFiniteError as error:
+                raise self._failed(error, descriptor, origin) from None
         if self.fabric.is_global_zero:
             self._save(self.place)
             registry.save(descriptor, self.run / WEIGHTS, self.recipe.architecture, origin)
@@ -186,7 +186,7 @@ class Training:
                 log.ask(list(self.network.parameters()))
                 self.good = self._weights()
                 self._report(log, epoch + (number + 1) / count)
-                self._keep(log, Place(epoch, number + 1, self.place.best))
+                self._keep(log, TrainState(epoch, number + 1, self.place.best))
 
     def step(self, batch: Batch, rate: float) -> Tensor:
         """One step down the gradient; gives the loss, which may still be under way on a GPU."""
@@ -222,7 +222,7 @@ class Training:
         ap = validation.average_precision(self.kept)
         log.validated(epoch, ap)
         if ap > self.place.best:
-            self.place = Place(self.place.epoch, 0, ap)
+            self.place = TrainState(self.place.epoch, 0, ap)
             judged = origin.model_copy(update={"figures": {f"held-out AP % after epoch {epoch}": round(100 * ap, 2)}})
             registry.save(descriptor, self.run / BEST, self.recipe.architecture, judged)
         self._report(log, epoch + 1)
@@ -239,26 +239,26 @@ class Training:
             with Log(folder, self.place.epoch, self.place.batch) as log:
                 yield log
 
-    def _keep(self, log: Log, place: Place) -> None:
+    def _keep(self, log: Log, place: TrainState) -> None:
         """Write a checkpoint if the last is old."""
         if self.fabric.is_global_zero and time.monotonic() - self.saved >= CHECKPOINT_SECONDS:
             log.flush()
             self._save(place)
             self.saved = time.monotonic()
 
-    def _save(self, place: Place) -> None:
+    def _save(self, place: TrainState) -> None:
         save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, place, self.average)
 
-    def _failed(self, fault: NotFiniteError, descriptor: Descriptor, origin: registry.Origin) -> DoapError:
-        """Keep the last good weights and the ids of the batch; the fault in one line."""
+    def _failed(self, error: NotFiniteError, descriptor: Descriptor, origin: registry.Origin) -> DoapError:
+        """Keep the last good weights and the ids of the batch; the error in one line."""
         if self.fabric.is_global_zero:
             self.kept.load_state_dict(self.good)
             registry.save(descriptor, self.run / LAST_GOOD, self.recipe.architecture, origin)
-            ids = self.batches.indices(fault.epoch, fault.batch).tolist()
-            about = {"epoch": fault.epoch, "batch": fault.batch, "what": fault.what, "items": ids}
+            ids = self.batches.indices(error.epoch, error.batch).tolist()
+            about = {"epoch": error.epoch, "batch": error.batch, "what": error.what, "items": ids}
             write_text(self.run / FAILURE, json.dumps(about) + "\n")
         return DoapError(
-            f"{self.run}: {fault.what} at batch {fault.batch} of epoch {fault.epoch} (its items are in {FAILURE}, the "
+            f"{self.run}: {error.what} at batch {error.batch} of epoch {error.epoch} (its items are in {FAILURE}, the "
             f"last good weights in {LAST_GOOD}); lower lr"
         )
 

@@ -131,7 +131,7 @@ def test_folders_are_made_and_a_stopped_run_goes_on(
     assert status == 0
     assert "2 sequences, 40 patches a strip in all" in shown
     assert shown.count("left out:") == 3
-    assert all(fault in shown for fault in ("v_torn/3.ppm: ", "v_lost: no image sequence", "flat: no frame found"))
+    assert all(error in shown for error in ("v_torn/3.ppm: ", "v_lost: no image sequence", "flat: no frame found"))
     strips = {name: read_strip(Path("made/v_one") / f"{name}.png") for name in STRIPS}
     assert {patches.shape for patches in strips.values()} == {(20, 65, 65)}
     assert sorted(p.name for p in Path("made").iterdir()) == ["made.json", "v_one", "v_two"]

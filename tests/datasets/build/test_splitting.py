@@ -6,7 +6,7 @@ import pytest
 
 from doap import DoapError, PatchSet
 from doap.datasets.build.cutting import cut_patches
-from doap.datasets.build.splitting import choose_aside, trim_frames, write_split
+from doap.datasets.build.splitting import choose_val, trim_frames, write_split
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.scenes import SetScene, scenes_of
 from support.small_frame_set import Maker, add_singles, small_frame_set
@@ -64,16 +64,16 @@ def test_every_source_gives_its_share_and_the_table_tells(tmp_path: Path) -> Non
 
 def test_the_choice_depends_on_the_seed_and_not_on_the_order() -> None:
     scenes = [SetScene(f"scene {number}", ("views", "tracks")[number % 2], (number,)) for number in range(200)]
-    chosen = choose_aside(scenes, 0.125, 0)
+    chosen = choose_val(scenes, 0.125, 0)
     assert len(chosen) == 24
-    assert choose_aside(scenes[::-1], 0.125, 0) == chosen
-    assert choose_aside(scenes, 0.125, 1) != chosen
-    assert choose_aside(scenes, 0.2, 0) > chosen
+    assert choose_val(scenes[::-1], 0.125, 0) == chosen
+    assert choose_val(scenes, 0.125, 1) != chosen
+    assert choose_val(scenes, 0.2, 0) > chosen
 
 
 @pytest.mark.parametrize(("share", "aside"), [(0.001, 1), (0.5, 2), (0.999, 3)])
 def test_neither_half_is_empty(share: float, aside: int) -> None:
-    assert len(choose_aside([SetScene(name, "", (0,)) for name in "abcd"], share, 0)) == aside
+    assert len(choose_val([SetScene(name, "", (0,)) for name in "abcd"], share, 0)) == aside
 
 
 def test_a_patch_set_is_split_alike(tmp_path: Path) -> None:

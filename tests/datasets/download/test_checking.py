@@ -150,11 +150,11 @@ def test_damage_is_one_line_that_names_the_file(
 ) -> None:
     make, inspect, _ = SETS[name]
     damage(make(tmp_path))
-    with pytest.raises(DoapError) as fault:
+    with pytest.raises(DoapError) as error:
         content_hash(inspect(tmp_path))
-    assert said in str(fault.value)
-    assert "\n" not in str(fault.value)
-    assert str(tmp_path) not in str(fault.value)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert str(tmp_path) not in str(error.value)
 
 
 def test_labels_are_not_taken_for_patches(tmp_path: Path) -> None:

@@ -98,9 +98,9 @@ def test_a_mirror_with_a_page_or_half_an_archive_is_passed_over(
         site.put("half.zip", whole[: len(whole) // 2]),
         site.put("lies.zip", whole, announce=len(whole) // 2),
     ]
-    with pytest.raises(DoapError) as fault:
+    with pytest.raises(DoapError) as error:
         download(liberty(*urls), tmp_path, patience=HASTY)
-    line = str(fault.value)
+    line = str(error.value)
     assert "page.zip: sent a web page instead of the file; " in line
     assert "empty.zip: sent an empty file; " in line
     assert "half.zip: sent no zip or tar archive, or not all of it; " in line
@@ -119,9 +119,9 @@ def test_hostile_archives_leave_only_themselves(site: Site, tmp_path: Path, name
     content, _ = HOSTILE[name]
     root = tmp_path / "home" / "data"
     data = replace(liberty(site.put("liberty.zip", content)), size=250_000)
-    with pytest.raises(DoapError) as fault:
+    with pytest.raises(DoapError) as error:
         download(data, root, patience=HASTY)
-    assert "\n" not in str(fault.value)
+    assert "\n" not in str(error.value)
     archive = root / "downloads" / "phototour-liberty" / "liberty.zip"
     assert set(files_of(tmp_path)) <= {str(archive.relative_to(tmp_path))}
     assert [p.name for p in root.iterdir()] == ["downloads"]

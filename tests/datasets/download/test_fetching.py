@@ -24,11 +24,11 @@ def target(tmp_path: Path) -> Path:
 
 def refused(urls: list[str], target: Path, limit: int = LIMIT) -> str:
     """The one line by which a fetch is refused; nothing is at the target then."""
-    with pytest.raises(DoapError) as fault:
+    with pytest.raises(DoapError) as error:
         fetch(urls, target, limit, patience=HASTY)
-    assert "\n" not in str(fault.value)
+    assert "\n" not in str(error.value)
     assert not target.exists()
-    return str(fault.value)
+    return str(error.value)
 
 
 def test_a_file_comes_whole_with_progress_and_leaves_no_parts(site: Site, target: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_shorter_file_than_what_is_there_starts_over(site: Site, target: Path)
 
 
 @pytest.mark.parametrize(
-    ("faults", "said"),
+    ("failures", "said"),
     [
         ({"announce": len(CONTENT) + 50, "ranges": False}, "broke off after 300,000 of 300,050 bytes"),
         ({"announce": LIMIT + 1}, "announces 10,485,761 bytes, over the limit of 10,485,760"),
@@ -124,8 +124,8 @@ def test_a_shorter_file_than_what_is_there_starts_over(site: Site, target: Path)
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_bad_servers_are_one_line(site: Site, target: Path, faults: dict, said: str) -> None:  # type: ignore[type-arg]
-    url = site.put("file.zip", CONTENT, **faults)
+def test_bad_servers_are_one_line(site: Site, target: Path, failures: dict, said: str) -> None:  # type: ignore[type-arg]
+    url = site.put("file.zip", CONTENT, **failures)
     line = refused([url], target)
     assert said in line
     assert url in line
@@ -162,9 +162,9 @@ def test_mirrors_are_asked_in_order_until_one_is_right(site: Site, target: Path)
     assert [path for path, _ in site.asked] == ["/missing.zip", "/page.zip", "/good.zip"]
     assert [p.name for p in target.parent.iterdir()] == ["file.zip"]
     target.unlink()
-    with pytest.raises(DoapError) as fault:
+    with pytest.raises(DoapError) as error:
         fetch(urls[:-1], target, LIMIT, "get it by hand", HASTY, complaint)
-    line = str(fault.value)
+    line = str(error.value)
     assert line.startswith("file.zip: no mirror gave it; file:///etc/passwd: file is not fetched")
     assert f"{missing}: HTTP 404" in line
     assert f"{page}: a web page" in line

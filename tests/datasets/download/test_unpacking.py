@@ -44,11 +44,11 @@ def test_hostile_archives_are_one_line_and_write_nothing_elsewhere(tmp_path: Pat
     home.mkdir(parents=True)
     archive = home / "archive"
     archive.write_bytes(content)
-    with pytest.raises(DoapError) as fault:
+    with pytest.raises(DoapError) as error:
         unpack(archive, home / "out", max_bytes=1_000_000, max_members=50)
-    assert said in str(fault.value)
-    assert str(fault.value).startswith(f"{archive}: ")
-    assert "\n" not in str(fault.value)
+    assert said in str(error.value)
+    assert str(error.value).startswith(f"{archive}: ")
+    assert "\n" not in str(error.value)
     outside = {p for p in everything_below(tmp_path) if not p.startswith("home/data/out")}
     assert outside == {"home", "home/data", "home/data/archive"}
     assert not any(p.is_symlink() for p in tmp_path.rglob("*"))

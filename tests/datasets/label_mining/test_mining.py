@@ -167,24 +167,24 @@ def test_saved_and_loaded(patches: PatchSet, mined: MinedLabels, tmp_path: Path)
     assert [p.name for p in tmp_path.iterdir()] == ["mined.npz"]
 
 
-@pytest.mark.parametrize("fault", ["missing", "text", "truncated", "foreign", "pickled", "other set", "name"])
-def test_wrong_files_are_one_line(patches: PatchSet, mined: MinedLabels, tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("error", ["missing", "text", "truncated", "foreign", "pickled", "other set", "name"])
+def test_wrong_files_are_one_line(patches: PatchSet, mined: MinedLabels, tmp_path: Path, error: str) -> None:
     path = tmp_path / "mined.npz"
-    if fault == "name":
+    if error == "name":
         with pytest.raises(DoapError, match=r"written as \.npz"):
             mined.save(tmp_path / "mined.txt", patches)
         return
     mined.save(path, patches)
     wanted: PatchSet = patches
-    if fault == "missing":
+    if error == "missing":
         path.unlink()
-    elif fault == "text":
+    elif error == "text":
         path.write_text("words")
-    elif fault == "truncated":
+    elif error == "truncated":
         path.write_bytes(path.read_bytes()[:150])
-    elif fault == "foreign":
+    elif error == "foreign":
         np.savez(path, clusters=np.zeros(3))
-    elif fault == "pickled":
+    elif error == "pickled":
         np.savez(path, clusters=np.array([{}], dtype=object))
     else:
         wanted = PatchSet(patches.shards, patches.groups // 2 * 2, patches.sequences * 0)

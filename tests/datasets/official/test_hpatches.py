@@ -118,10 +118,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_sequence_is_named_in_one_line(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("error", FAULTS)
+def test_a_faulty_sequence_is_named_in_one_line(tmp_path: Path, error: str) -> None:
     some_folder(tmp_path / "hpatches")
-    harm, message = FAULTS[fault]
+    harm, message = FAULTS[error]
     harm(tmp_path / "hpatches" / "v_there")
     with pytest.raises(DoapError, match=message) as caught:
         convert_hpatches(tmp_path / "hpatches", tmp_path / "set")

@@ -129,10 +129,10 @@ HOMOGRAPHY_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", HOMOGRAPHY_FAULTS)
-def test_a_faulty_homography_is_named_in_one_line(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("error", HOMOGRAPHY_FAULTS)
+def test_a_faulty_homography_is_named_in_one_line(tmp_path: Path, error: str) -> None:
     write_oxford(tmp_path / "graf", ".png", xml=True)
-    content, message = HOMOGRAPHY_FAULTS[fault]
+    content, message = HOMOGRAPHY_FAULTS[error]
     (tmp_path / "graf" / "H1to4p.xml").write_bytes(content)
     with pytest.raises(DoapError, match=rf"H1to4p\.xml: .*({message})") as caught:
         read_sequence(tmp_path / "graf")

@@ -68,10 +68,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_folder_is_named_in_one_line(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("error", FAULTS)
+def test_a_faulty_folder_is_named_in_one_line(tmp_path: Path, error: str) -> None:
     some_phototour(tmp_path / "liberty")
-    harm, message = FAULTS[fault]
+    harm, message = FAULTS[error]
     harm(tmp_path / "liberty")
     with pytest.raises(DoapError, match=message) as caught:
         convert_phototour(tmp_path / "liberty", tmp_path / "set")

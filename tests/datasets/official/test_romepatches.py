@@ -112,10 +112,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_folder_is_named_in_one_line(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("error", FAULTS)
+def test_a_faulty_folder_is_named_in_one_line(tmp_path: Path, error: str) -> None:
     write_half(tmp_path / "rome", "train")
-    harm, message = FAULTS[fault]
+    harm, message = FAULTS[error]
     harm(tmp_path / "rome")
     with pytest.raises(DoapError, match=message) as caught:
         convert_romepatches(tmp_path / "rome", tmp_path / "set")
@@ -135,8 +135,8 @@ def test_any_damage_is_told_or_harmless(tmp_path: Path, version: str) -> None:
         (tmp_path / "b.mat").write_bytes(damaged if place % 2 else damaged[:place])
         try:
             read_mat(tmp_path / "b.mat")
-        except DoapError as fault:
-            told.append(str(fault))
+        except DoapError as error:
+            told.append(str(error))
     assert len(told) > 50
     assert not any("\n" in line for line in told)
 

@@ -96,10 +96,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_damaged_set_is_named_in_one_line(made: FrameSet, tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("error", FAULTS)
+def test_a_damaged_set_is_named_in_one_line(made: FrameSet, tmp_path: Path, error: str) -> None:
     made.save(tmp_path / "set")
-    file, damage, said = FAULTS[fault]
+    file, damage, said = FAULTS[error]
     damage(tmp_path / "set" / file)
     with pytest.raises(DoapError, match=said) as told:
         FrameSet.open(tmp_path / "set")

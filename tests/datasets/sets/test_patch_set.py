@@ -119,10 +119,10 @@ FAULTS = {
 
 
 @pytest.mark.usefixtures("small_shards")
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_damaged_set_is_named_in_one_line(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("error", FAULTS)
+def test_a_damaged_set_is_named_in_one_line(tmp_path: Path, error: str) -> None:
     some_set().save(tmp_path / "set")
-    harm, message = FAULTS[fault]
+    harm, message = FAULTS[error]
     harm(tmp_path / "set")
     with pytest.raises(DoapError, match=message) as caught:
         PatchSet.open(tmp_path / "set")

@@ -11,7 +11,7 @@ import doap
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.cache import DescriptorCache, content_key
-from doap.evaluation.harness.methods import Selection, open_contenders
+from doap.evaluation.harness.methods import Selection, open_methods
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
 from doap.networks.baselines.sift import describe_sift
@@ -56,20 +56,20 @@ def test_patches_are_described_as_by_the_model_and_once(
     expected = describe(patches.take(np.arange(40)), fastest(doap.load(name)))
     told: list[tuple[int, int]] = []
     for _ in range(2):
-        (contender,) = open_contenders([name], cache=cache)
-        found = contender.describe_patches(Selection(patches), lambda done, total: told.append((done, total)))
+        (method,) = open_methods([name], cache=cache)
+        found = method.describe_patches(Selection(patches), lambda done, total: told.append((done, total)))
         np.testing.assert_array_equal(found, expected)
     assert described == [40]
     assert told == [(40, 40)]
-    assert contender.bytes == found.nbytes / 40
-    assert contender.about()["name"] == name
+    assert method.bytes == found.nbytes / 40
+    assert method.about()["name"] == name
 
 
 def test_some_patches_are_described_in_their_order(patches: PatchSet, cache: DescriptorCache) -> None:
-    (contender,) = open_contenders(MODELS[:1], cache=cache)
-    whole = contender.describe_patches(Selection(patches))
+    (method,) = open_methods(MODELS[:1], cache=cache)
+    whole = method.describe_patches(Selection(patches))
     some = np.array([33, 2, 2, 31])
-    np.testing.assert_allclose(contender.describe_patches(Selection(patches, some)), whole[some], atol=1e-2)
+    np.testing.assert_allclose(method.describe_patches(Selection(patches, some)), whole[some], atol=1e-2)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -81,53 +81,53 @@ def test_frames_are_described_as_by_the_model_and_once(name: str, cache: Descrip
         else describe(extract_patches(IMAGE, FRAMES, model.input_size, model.extent), model)
     )
     for _ in range(2):
-        np.testing.assert_array_equal(open_contenders([name], cache=cache)[0].describe_frames(IMAGE, FRAMES), expected)
+        np.testing.assert_array_equal(open_methods([name], cache=cache)[0].describe_frames(IMAGE, FRAMES), expected)
     assert described == ([] if name == "rootsift" else [len(FRAMES)])
 
 
 def test_at_an_extent_all_read_the_same_patch(cache: DescriptorCache, described: list[int]) -> None:
-    for contender in open_contenders(MODELS, extent=5.0, cache=cache):
-        patches = extract_patches(IMAGE, FRAMES, contender.model.input_size, 5.0)
-        found = contender.describe_frames(IMAGE, FRAMES)
-        np.testing.assert_array_equal(found, describe(patches, contender.model))
-        assert (contender.extent, contender.in_image) == (5.0, False)
+    for method in open_methods(MODELS, extent=5.0, cache=cache):
+        patches = extract_patches(IMAGE, FRAMES, method.model.input_size, 5.0)
+        found = method.describe_frames(IMAGE, FRAMES)
+        np.testing.assert_array_equal(found, describe(patches, method.model))
+        assert (method.extent, method.in_image) == (5.0, False)
     assert len(described) == 3
 
 
 def test_the_own_extent_is_that_of_the_detector(tmp_path: Path, cache: DescriptorCache) -> None:
     given = [with_extents(tmp_path / "mine.safetensors", dog=5.0)]
     for detector, expected in (("dog", 5.0), ("harris", 12.0), ("", 12.0)):
-        (contender,) = open_contenders(given, cache=cache, detector=detector)
-        assert contender.about()["extent"] == expected
-        patches = extract_patches(IMAGE, FRAMES, contender.model.input_size, expected)
-        np.testing.assert_array_equal(contender.describe_frames(IMAGE, FRAMES), describe(patches, contender.model))
-    (asked,) = open_contenders(given, extent=4.0, cache=cache, detector="dog")
+        (method,) = open_methods(given, cache=cache, detector=detector)
+        assert method.about()["extent"] == expected
+        patches = extract_patches(IMAGE, FRAMES, method.model.input_size, expected)
+        np.testing.assert_array_equal(method.describe_frames(IMAGE, FRAMES), describe(patches, method.model))
+    (asked,) = open_methods(given, extent=4.0, cache=cache, detector="dog")
     assert asked.extent == 4.0
 
 
 def test_any_change_is_described_anew(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:
-    (contender,) = open_contenders(MODELS[:1], cache=cache)
-    contender.describe_patches(Selection(patches))
+    (method,) = open_methods(MODELS[:1], cache=cache)
+    method.describe_patches(Selection(patches))
     changed = patches.take(np.arange(40))
     changed[17, 3, 3] ^= 1
-    contender.describe_patches(Selection(PatchSet([changed], groups=np.arange(40) // 2)))
-    (other,) = open_contenders(["doap-demo-256b"], cache=cache)
+    method.describe_patches(Selection(PatchSet([changed], groups=np.arange(40) // 2)))
+    (other,) = open_methods(["doap-demo-256b"], cache=cache)
     other.describe_patches(Selection(patches))
-    (fresh,) = open_contenders(MODELS[:1], cache=DescriptorCache(cache.folder, fresh=True))
+    (fresh,) = open_methods(MODELS[:1], cache=DescriptorCache(cache.folder, fresh=True))
     fresh.describe_patches(Selection(patches))
-    (at_another_extent,) = open_contenders(MODELS[:1], extent=3.0, cache=cache)
-    contender.describe_frames(IMAGE, FRAMES)
+    (at_another_extent,) = open_methods(MODELS[:1], extent=3.0, cache=cache)
+    method.describe_frames(IMAGE, FRAMES)
     at_another_extent.describe_frames(IMAGE, FRAMES)
-    contender.describe_frames(IMAGE, FRAMES[:-1])
+    method.describe_frames(IMAGE, FRAMES[:-1])
     assert described == [40, 40, 40, 40, 50, 50, 49]
 
 
 def test_a_damaged_file_is_made_again(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:
-    (contender,) = open_contenders(MODELS[:1], cache=cache)
-    expected = np.array(contender.describe_patches(Selection(patches)))
+    (method,) = open_methods(MODELS[:1], cache=cache)
+    expected = np.array(method.describe_patches(Selection(patches)))
     (file,) = cache.folder.glob("*.npy")
     file.write_bytes(file.read_bytes()[:1000])
-    np.testing.assert_array_equal(contender.describe_patches(Selection(patches)), expected)
+    np.testing.assert_array_equal(method.describe_patches(Selection(patches)), expected)
     assert described == [40, 40]
 
 
@@ -164,7 +164,7 @@ def test_models_of_one_name_are_told_apart(tmp_path: Path, cache: DescriptorCach
     for suffix in (".safetensors", ".json"):
         (tmp_path / f"copy{suffix}").write_bytes((shipped / f"doap-demo-128{suffix}").read_bytes())
     given = ["doap-demo-128", str(tmp_path / "copy.safetensors")]
-    first, second = open_contenders(given, cache=cache)
+    first, second = open_methods(given, cache=cache)
     assert [first.name, second.name] == given
     assert first.key == second.key  # the same content is not described twice
 
@@ -174,4 +174,4 @@ def test_models_of_one_name_are_told_apart(tmp_path: Path, cache: DescriptorCach
 )
 def test_what_cannot_be_compared_is_refused(given: list[str], message: str, cache: DescriptorCache) -> None:
     with pytest.raises(DoapError, match=message):
-        open_contenders(given, cache=cache)
+        open_methods(given, cache=cache)

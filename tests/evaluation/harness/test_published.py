@@ -1,4 +1,4 @@
-"""Quoted figures: each with a source, and each table's own arithmetic right, or the fault named."""
+"""Quoted figures: each with a source, and each table's own arithmetic right, or the error named."""
 
 import numpy as np
 import pytest

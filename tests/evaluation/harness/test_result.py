@@ -1,4 +1,4 @@
-"""What a benchmark leaves is read back as it was, and faults in a file are one line."""
+"""What a benchmark leaves is read back as it was, and failures in a file are one line."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from doap.evaluation.harness.result import Result, read_result
 RESULT = Result(
     benchmark="oxford",
     settings={"data": "some/folder", "rule": "ties are broken fairly", "keypoints": 1000},
-    contenders=[{"name": "sift", "bytes": 512}],
+    methods=[{"name": "sift", "bytes": 512}],
     scores=[
         {"descriptor": "sift", "sequence": "graf, tilted", "ap": 12.5, "inliers": 7},
         {"descriptor": "sift", "sequence": "boat", "ap": 100.0, "inliers": None, "seconds": 0.1},
@@ -63,7 +63,7 @@ def test_the_table_has_every_column_of_any_row(tmp_path: Path) -> None:
 def test_faults_are_one_line_that_names_the_file(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "result.json").write_text(content)
-    with pytest.raises(DoapError, match=message) as fault:
+    with pytest.raises(DoapError, match=message) as error:
         read_result(tmp_path / "result.json")
-    assert str(fault.value).startswith(str(tmp_path / "result.json"))
-    assert "\n" not in str(fault.value)
+    assert str(error.value).startswith(str(tmp_path / "result.json"))
+    assert "\n" not in str(error.value)

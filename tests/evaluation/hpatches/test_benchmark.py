@@ -83,7 +83,7 @@ def test_means(result: Result) -> None:
 def test_retrieval_counts_the_official_pools() -> None:
     rows = [(100, 10.0), (500, 20.0), (2000, 99.0), (3333, 99.0)]
     scores = [{"descriptor": "x", "task": "retrieval", "pool": pool, "value": value} for pool, value in rows]
-    result = Result(benchmark="hpatches", settings={}, contenders=[], scores=scores)
+    result = Result(benchmark="hpatches", settings={}, methods=[], scores=scores)
     assert mean_score(result, {"task": "retrieval"}) == 15
     assert mean_score(result, {"task": "retrieval"}, {"pool": 2000}) == 99
     assert mean_score(result.model_copy(update={"scores": scores[3:]}), {"task": "retrieval"}) == 99

@@ -7,7 +7,7 @@ from PIL import Image
 from doap.errors import DoapError
 from doap.evaluation.harness.bars import colours_of
 from doap.evaluation.harness.result import Result, Score
-from doap.evaluation.image_pairs.oxford import PAPERS_SIX, by_sequence, find_oxford, mean_of_six
+from doap.evaluation.image_pairs.oxford import PAPER_SEQUENCES, by_sequence, find_oxford, mean_of_six
 from doap.evaluation.image_pairs.oxford_figure import draw_oxford
 from doap.evaluation.metrics.significance import summarise
 from support.small_pairs import homography, write_sequence
@@ -43,7 +43,7 @@ def scores(names: tuple[str, ...], sequences: tuple[str, ...]) -> list[Score]:
 
 
 def test_a_sequence_is_the_mean_of_its_pairs_and_all_are_the_mean_of_sequences() -> None:
-    made = scores(("a", "b"), ("bark", *PAPERS_SIX))
+    made = scores(("a", "b"), ("bark", *PAPER_SEQUENCES))
     table = by_sequence(made)
     for name in ("a", "b"):
         own = [row["ap"] for row in made if row["descriptor"] == name]
@@ -59,7 +59,7 @@ def test_the_figure_has_a_bar_a_descriptor_and_sequence(tmp_path: Path) -> None:
     names = tuple(f"model-{k}" for k in range(13))
     settings = {"detector": "dog", "extent": "3", "keypoints": 10}
     made = scores(names, ("bark", "graf"))
-    result = Result(benchmark="oxford", settings=settings, contenders=[{"name": n} for n in names], scores=made)
+    result = Result(benchmark="oxford", settings=settings, methods=[{"name": n} for n in names], scores=made)
     draw_oxford(result, tmp_path / "oxford.png")
     with Image.open(tmp_path / "oxford.png") as drawn:
         shown = {tuple(colour) for _, colour in drawn.convert("RGB").getcolors(1 << 20)}

@@ -8,7 +8,7 @@ from doap.evaluation.image_pairs.oxford import find_oxford
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import MEASURED, ImagePair, View, score, score_all
 from doap.geometry.ellipses import scales
-from doap.geometry.ground_truth import Truth, from_homography
+from doap.geometry.ground_truth import GroundTruth, from_homography
 from doap.images.frames import detect_dog, transform_frames
 from doap.networks.baselines.sift import Sift
 from doap.types import Descriptors, Frames
@@ -16,7 +16,7 @@ from doap.types import Descriptors, Frames
 HOMOGRAPHY = np.array([[0.9, -0.25, 90], [0.2, 0.95, -15], [2e-4, -1e-4, 1]])
 
 
-class Place:
+class TrainState:
     """An oracle: describes a frame by its place, scale and turn in the first image, which the homography tells."""
 
     name, kind = "oracle", "real"
@@ -63,7 +63,7 @@ def slow_average_precision(pair: ImagePair, first: np.ndarray, second: np.ndarra
 
 
 def test_average_precision_is_that_of_the_definition(pair: ImagePair) -> None:
-    for describer in (Sift(), Place(pair)):
+    for describer in (Sift(), TrainState(pair)):
         first, second = (describer.describe_frames(v.image, v.frames) for v in (pair.first, pair.second))
         assert score(pair, describer)["ap"] == pytest.approx(100 * slow_average_precision(pair, first, second))
 
@@ -79,7 +79,7 @@ def test_partners_are_one_to_one_and_in_the_common_part(pair: ImagePair) -> None
 
 
 def test_an_oracle_scores_high_and_noise_scores_nothing(pair: ImagePair) -> None:
-    best, worst = score(pair, Place(pair)), score(pair, Coarse())
+    best, worst = score(pair, TrainState(pair)), score(pair, Coarse())
     assert list(best) == ["descriptor", "sequence", "pair", *MEASURED]
     assert best["ap"] > 85
     assert best["right within 3 px"] > 60
@@ -117,7 +117,7 @@ def test_epipolar_truth_knows_no_average_precision(pair: ImagePair) -> None:
     labels = np.random.default_rng(0).uniform(0, 400, (10, 4))
     labels[:, 3] = labels[:, 1]
     aside = View(np.roll(pair.first.image, 9, 1), pair.first.frames + np.array([[0, 0, 9], [0, 0, 0]], np.float32))
-    row = score(ImagePair("s", "p", pair.first, aside, Truth("fundamental", rows, labels)), Sift())
+    row = score(ImagePair("s", "p", pair.first, aside, GroundTruth("fundamental", rows, labels)), Sift())
     assert (row["ap"], row["correspondences"]) == (None, None)
     assert row["right within 1 px"] > 80
     assert row["matching score"] == pytest.approx(row["right within 3 px"] * row["matches"] / 300)

@@ -11,7 +11,7 @@ from doap.networks.baselines.sift import Sift
 from doap.types import Frames
 
 
-class Place:
+class TrainState:
     """An oracle: describes a frame by where it lies in the photo, which the homography tells."""
 
     name, kind = "oracle", "real"
@@ -65,16 +65,16 @@ def test_correspondences_are_close_in_place_and_scale(pairs: list[Pair]) -> None
 
 def test_an_oracle_scores_high_and_noise_scores_nothing(pairs: list[Pair]) -> None:
     for pair in pairs:
-        best, worst = score(pair, Place(pair)), score(pair, Noise())
+        best, worst = score(pair, TrainState(pair)), score(pair, Noise())
         assert best.average_precision > 0.95
-        assert best.right_neighbours > 0.97
+        assert best.correct_neighbours > 0.97
         assert worst.average_precision < 0.05
 
 
 def test_an_unchanged_photo_is_matched_with_itself(photo: np.ndarray) -> None:
     frames = detect_dog(photo, 200)
     same = Pair("same", photo, photo, np.eye(3), frames, frames)
-    assert score(same, Sift()).right_neighbours == 1.0
+    assert score(same, Sift()).correct_neighbours == 1.0
 
 
 def test_rows_are_means_over_pairs_best_first(pairs: list[Pair]) -> None:

@@ -9,7 +9,7 @@ from PIL import Image
 from doap import DoapError, load
 from doap.datasets.sets.patch_set import PatchSet
 from doap.evaluation.harness.cache import DescriptorCache
-from doap.evaluation.harness.methods import Contender, open_contenders
+from doap.evaluation.harness.methods import Method, open_methods
 from doap.evaluation.phototour.benchmark import (
     evaluate,
     find_scenes,
@@ -90,15 +90,15 @@ def test_folders_that_are_no_test_are_one_line(folder: Path, tmp_path: Path) -> 
         open_test(tmp_path)
 
 
-def slow_rates(contender: Contender, folder: Path) -> tuple[float, float]:
+def slow_rates(method: Method, folder: Path) -> tuple[float, float]:
     """FPR95 and the area under the ROC curve in percent, from all pairs of a matching and another pair."""
     patches, rows = read_by_hand(folder)
     used = sorted({patch for row in rows for patch in (row[0], row[3])})
-    described = dict(zip(used, describe(patches[used], contender.model).tolist(), strict=True))
+    described = dict(zip(used, describe(patches[used], method.model).tolist(), strict=True))
     near, far = [], []
     for row in rows:
         both = list(zip(described[row[0]], described[row[3]], strict=True))
-        if contender.kind == "binary":
+        if method.kind == "binary":
             distance = float(sum((a ^ b).bit_count() for a, b in both))
         else:
             distance = math.sqrt(sum((a - b) ** 2 for a, b in both))
@@ -110,12 +110,12 @@ def slow_rates(contender: Contender, folder: Path) -> tuple[float, float]:
 
 def test_contenders_are_judged_as_by_hand(folder: Path, tmp_path: Path) -> None:
     models = ["doap-demo-128", "doap-demo-256b", "beblid-256"]
-    contenders = open_contenders(models, cache=DescriptorCache(tmp_path / "kept"))
+    methods = open_methods(models, cache=DescriptorCache(tmp_path / "kept"))
     told: list[tuple[str, int, int]] = []
-    result = evaluate({"yosemite": open_test(folder)}, contenders, "data", lambda *news: told.append(news))
+    result = evaluate({"yosemite": open_test(folder)}, methods, "data", lambda *news: told.append(news))
     assert [score["descriptor"] for score in result.scores] == models
-    for score, contender in zip(result.scores, contenders, strict=True):
-        rate, area = slow_rates(contender, folder)
+    for score, method in zip(result.scores, methods, strict=True):
+        rate, area = slow_rates(method, folder)
         assert 0 < rate < 100
         assert score["fpr95"] == pytest.approx(rate, abs=1e-9)
         assert score["auc"] == pytest.approx(area, abs=1e-9)
@@ -144,10 +144,10 @@ def test_no_model_is_tested_where_it_was_trained(folder: Path, tmp_path: Path) -
         trained(tmp_path, "by-name-yosemite", "in memory"),
         trained(tmp_path, "by-neither", "/somewhere/yosemite/else"),
     ]
-    contenders = open_contenders([*models, "sift"], cache=DescriptorCache(tmp_path / "kept"))
-    assert [trained_on(each) for each in contenders] == ["yosemite", "yosemite", "", ""]
+    methods = open_methods([*models, "sift"], cache=DescriptorCache(tmp_path / "kept"))
+    assert [trained_on(each) for each in methods] == ["yosemite", "yosemite", "", ""]
     test = open_test(folder)
-    result = evaluate({"yosemite": test, "liberty": test}, contenders, "data")
+    result = evaluate({"yosemite": test, "liberty": test}, methods, "data")
     assert [(score["descriptor"], score["test"]) for score in result.scores] == [
         ("by-neither", "yosemite"),
         ("sift", "yosemite"),
@@ -156,9 +156,9 @@ def test_no_model_is_tested_where_it_was_trained(folder: Path, tmp_path: Path) -
         ("by-neither", "liberty"),
         ("sift", "liberty"),
     ]
-    assert [each["trained on"] for each in result.contenders] == ["yosemite", "yosemite", "", ""]
+    assert [each["trained on"] for each in result.methods] == ["yosemite", "yosemite", "", ""]
     with pytest.raises(DoapError, match="data: every model was trained on yosemite; give another scene"):
-        evaluate({"yosemite": test}, contenders[:2], "data")
+        evaluate({"yosemite": test}, methods[:2], "data")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ def test_every_descriptor_is_a_curve_in_its_colour_and_a_dot(tmp_path: Path, mon
     result = Result(
         benchmark="phototour",
         settings={},
-        contenders=[{"name": name} for name in ("a-yosemite", "never tested", "sift")],
+        methods=[{"name": name} for name in ("a-yosemite", "never tested", "sift")],
         scores=[{"descriptor": name, "test": scene, "fpr95": 10.0 * n} for n, (scene, name) in enumerate(tested)],
         curves=[
             {"descriptor": name, "test": scene, "false positive rate": [0.01, 1.0], "recall": [0.5 + n / 10, 1.0]}

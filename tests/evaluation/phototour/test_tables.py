@@ -22,7 +22,7 @@ def result(*models: dict[str, Any], tests: tuple[str, ...] = SCENES) -> Result:
         for test in tests
         if test != m["trained on"]
     ]
-    return Result(benchmark="phototour", settings={}, contenders=list(models), scores=scores)
+    return Result(benchmark="phototour", settings={}, methods=list(models), scores=scores)
 
 
 def test_three_trainings_are_one_row_with_its_mean() -> None:

@@ -9,12 +9,12 @@ import torch
 
 from doap import DoapError
 from doap.evaluation.harness.cache import DescriptorCache
-from doap.evaluation.harness.methods import open_contenders
+from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.romepatches.benchmark import distance_rows, evaluate, mean_average_precision, open_halves
 from support.official_formats import write_half
 
 
-def fair_precision(items: list[tuple[float, bool]]) -> float | None:
+def tie_aware_precision(items: list[tuple[float, bool]]) -> float | None:
     """AP from its definition: the mean over right items of the precision where each stands, over all orders of ties."""
     right = sum(is_right for _, is_right in items)
     if not right:
@@ -36,7 +36,7 @@ def slow(distances: np.ndarray, groups: np.ndarray, queries: np.ndarray | None) 
         if queries is not None and not queries[query]:
             continue
         ranked = [i for i in range(len(groups)) if i != query and (queries is None or not queries[i])]
-        found = fair_precision([(distances[query, i], bool(groups[i] == groups[query])) for i in ranked])
+        found = tie_aware_precision([(distances[query, i], bool(groups[i] == groups[query])) for i in ranked])
         if found is not None:
             precisions.append(found)
     return float(np.mean(precisions))
@@ -101,16 +101,16 @@ def rome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_both_halves_of_an_official_folder(rome: Path, tmp_path: Path) -> None:
-    contenders = open_contenders(["doap-demo-128", "doap-demo-256b"], cache=DescriptorCache(tmp_path / "kept"))
+    methods = open_methods(["doap-demo-128", "doap-demo-256b"], cache=DescriptorCache(tmp_path / "kept"))
     patches = open_halves(rome)
-    result = evaluate(patches, contenders, str(rome))
+    result = evaluate(patches, methods, str(rome))
     assert [(score["descriptor"], score["half"]) for score in result.scores] == [
         ("doap-demo-128", "train"), ("doap-demo-256b", "train"), ("doap-demo-128", "test"), ("doap-demo-256b", "test"),
     ]  # fmt: skip
     assert result.settings["patches"] == {"train": 60, "test": 60}
     for score in result.scores:
         here = np.flatnonzero(patches.sequences == patches.sequence_names.index(str(score["half"])))
-        model = next(each.model for each in contenders if each.name == score["descriptor"])
+        model = next(each.model for each in methods if each.name == score["descriptor"])
         with torch.inference_mode():
             described = model(torch.from_numpy(patches.take(here))).numpy()
         if described.dtype == np.uint8:

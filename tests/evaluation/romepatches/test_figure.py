@@ -10,7 +10,7 @@ from doap.evaluation.romepatches.tables import romepatches_table
 RESULT = Result(
     benchmark="romepatches",
     settings={},
-    contenders=[
+    methods=[
         {"name": "good", "kind": "real", "dimensions": 8},
         {"name": "bits", "kind": "binary", "dimensions": 16},
     ],

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import skimage
 
-from doap.images.reconstruction.scene_frames import still_view, tracked_scene, views_of
+from doap.images.reconstruction.scene_frames import static_view, tracked_scene, views_of
 from doap.images.reconstruction.scenes import Belonging, group_photos
 from doap.types import Grey
 
@@ -65,7 +65,7 @@ def test_views_are_groups_of_one_frame(photo: np.ndarray) -> None:
 def test_a_still_view_keeps_what_both_pictures_show(photo: np.ndarray) -> None:
     other = darker(photo)
     other[:, 300:] = 0  # black in one picture
-    found = still_view([photo, other], 200, 12.0)
+    found = static_view([photo, other], 200, 12.0)
     assert found is not None
     assert found.source == "fixed"
     assert np.bincount(found.groups).tolist() == [2] * (found.groups.max() + 1)
@@ -73,7 +73,7 @@ def test_a_still_view_keeps_what_both_pictures_show(photo: np.ndarray) -> None:
     assert first[:, 0, 2].max() < 330
     assert len(first) > 40
     np.testing.assert_allclose(first[:, :, 2], found.frames[found.photos == 1][:, :, 2], atol=1.0)
-    assert still_view([photo, grey("astronaut")], 200, 12.0) is None
+    assert static_view([photo, grey("astronaut")], 200, 12.0) is None
 
 
 def test_a_tracked_plane_is_one_scene(photo: np.ndarray) -> None:
@@ -88,6 +88,6 @@ def test_a_tracked_plane_is_one_scene(photo: np.ndarray) -> None:
 @pytest.mark.parametrize("count", [3, 12])
 def test_a_scene_that_stands_still_for_long_is_one_view(photo: np.ndarray, count: int) -> None:
     pictures = [(photo * (0.5 + 0.5 * n / count)).astype(np.uint8) for n in range(count)]
-    found = still_view(pictures, 60, 12.0)
+    found = static_view(pictures, 60, 12.0)
     assert found is not None
     assert np.bincount(found.groups).max() == count

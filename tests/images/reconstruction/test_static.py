@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import skimage
 
-from doap.images.reconstruction.static import edge_map, register_still, thumbnail
+from doap.images.reconstruction.static import edge_map, register_static, thumbnail
 
 
 def exposed(image: np.ndarray, stops: float) -> np.ndarray:
@@ -25,7 +25,7 @@ def test_the_motion_between_exposures_is_found(
 ) -> None:
     x, y, degrees = shift
     motion = cv2.getRotationMatrix2D((256, 256), degrees, 1.0) + np.array([[0, 0, x], [0, 0, y]])
-    found = register_still(edge_map(photo), edge_map(moved(exposed(photo, stops), motion)))
+    found = register_static(edge_map(photo), edge_map(moved(exposed(photo, stops), motion)))
     assert found is not None
     places = np.array([[50, 50, 1], [460, 80, 1], [256, 256, 1], [100, 450, 1]], float)
     off = np.linalg.norm(places @ found[:2].T - places @ motion.T, axis=1)
@@ -38,9 +38,9 @@ def test_views_that_moved_and_other_views_are_refused(photo: np.ndarray) -> None
     zoomed = cv2.getRotationMatrix2D((256, 256), 0, 1.3)
     other = cv2.cvtColor(skimage.data.astronaut(), cv2.COLOR_RGB2GRAY)
     for image in (moved(photo, far), moved(photo, zoomed), other, np.full_like(photo, 90), photo[::-1].copy()):
-        assert register_still(edges, edge_map(image)) is None
-    assert register_still(edges, edge_map(photo[:, :-1])) is None
-    assert register_still(edge_map(photo[:40, :40]), edge_map(photo[:40, :40])) is None
+        assert register_static(edges, edge_map(image)) is None
+    assert register_static(edges, edge_map(photo[:, :-1])) is None
+    assert register_static(edge_map(photo[:40, :40]), edge_map(photo[:40, :40])) is None
 
 
 def test_thumbnails_tell_views_apart(photo: np.ndarray) -> None:

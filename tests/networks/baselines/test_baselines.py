@@ -10,13 +10,13 @@ import doap
 from doap import DoapError
 from doap.features import PatchDescriber
 from doap.images.frames import detect_dog
-from doap.networks.baselines import list_peers
+from doap.networks.baselines import list_baselines
 
 PAGE = (Path(__file__).parents[3] / "docs" / "peers.md").read_text()
 
 
 def test_models_and_peers_are_listed_apart() -> None:
-    assert not set(doap.list_models()) & set(list_peers())
+    assert not set(doap.list_models()) & set(list_baselines())
 
 
 def test_an_unknown_name_lists_models_and_peers() -> None:
@@ -34,7 +34,7 @@ def test_frames_of_an_image_are_described_by_any_name(photo: np.ndarray) -> None
 
 def test_the_page_names_every_handcrafted_peer_and_its_size() -> None:
     rows = re.findall(r"^\| `([\w-]+)` \|[^|]*\| (real|binary) \| ([\d,]+) \| (\d+) \|", PAGE, re.M)
-    assert {name for name, *_ in rows} >= set(list_peers())
+    assert {name for name, *_ in rows} >= set(list_baselines())
     for name, kind, size, pixels in rows:
         try:
             model = doap.load(name)

@@ -12,8 +12,8 @@ from doap import Descriptor, DoapError
 def model() -> Descriptor:
     try:
         return doap.load("liop")
-    except DoapError as fault:
-        pytest.skip(str(fault))
+    except DoapError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

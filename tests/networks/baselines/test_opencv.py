@@ -37,9 +37,9 @@ def load_here(name: str) -> doap.Descriptor:
     """A peer, if this build of OpenCV has the weights of it."""
     try:
         return doap.load(name)
-    except DoapError as fault:
-        if "without its weights" in str(fault):
-            pytest.skip(str(fault))
+    except DoapError as error:
+        if "without its weights" in str(error):
+            pytest.skip(str(error))
         raise
 
 

@@ -172,13 +172,13 @@ def right(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def test_published_weights_tell_real_patches_apart(
-    published_peers: Path, strips: tuple[np.ndarray, np.ndarray]
+    published_baselines: Path, strips: tuple[np.ndarray, np.ndarray]
 ) -> None:
     """Not a benchmark: weights wrongly wired would fall to the pixels' level, or to chance, 0.8 %."""
     pixels = [F.adaptive_avg_pool2d(torch.from_numpy(strip).float(), 32).flatten(1) for strip in strips]
     plain = right(*(F.normalize(values - values.mean(1, keepdim=True)).numpy() for values in pixels))
     sift = right(*(doap.describe(strip, doap.load("sift")) for strip in strips))
-    models = {name: doap.load(published_peers / f"{name}.safetensors") for name in NETWORKS}
+    models = {name: doap.load(published_baselines / f"{name}.safetensors") for name in NETWORKS}
     rates = {name: right(*(doap.describe(strip, model) for strip in strips)) for name, model in models.items()}
     assert all(rate > sift > plain for rate in rates.values()), rates
     assert rates["desdis-32"] > rates["desdis-8"] > rates["tfeat-liberty"]

@@ -23,7 +23,7 @@ from doap.datasets.sets.writer import write_patch_set
 from doap.errors import DoapError
 from doap.files import atomic_file, atomic_folder, make_folder, write_text
 from doap.images.reading import find_photos, read_grey
-from doap.images.reconstruction.scene_frames import MIN_GROUPS, SceneFrames, still_view, tracked_scene, views_of
+from doap.images.reconstruction.scene_frames import MIN_GROUPS, SceneFrames, static_view, tracked_scene, views_of
 from doap.images.reconstruction.scenes import Belonging, group_photos
 from doap.types import Grey
 
@@ -69,8 +69,8 @@ def build(
     try:
         with FileLock(work / "lock", timeout=0):
             return _build(photos, target, work, settings, pixels, progress)
-    except Timeout as fault:
-        raise DoapError(f"{target}: another build of this set is at work ({work})") from fault
+    except Timeout as error:
+        raise DoapError(f"{target}: another build of this set is at work ({work})") from error
 
 
 def _build(
@@ -152,12 +152,12 @@ def _plan_folder(
     """What belongs together in a folder; what cannot be read, or belongs nowhere, is added to `left_out`."""
     kept = work / f"folder-{_key(folder, settings, '')}.json"
     if not kept.exists():
-        readable, faults = _readable(folder)
+        readable, failures = _readable(folder)
         found = _belongings([folder[i] for i in readable], settings, progress)
         entries = [{"kind": b.kind, "photos": [readable[i] for i in b.photos]} for b in found]
-        write_text(kept, json.dumps({"belongings": entries, "faults": faults}))
+        write_text(kept, json.dumps({"belongings": entries, "failures": failures}))
     about = json.loads(kept.read_text(encoding="utf-8"))
-    left_out += about["faults"]
+    left_out += about["failures"]
     belongings = [Belonging(**entry) for entry in about["belongings"]]
     scenes = sum(belonging.kind != "single" for belonging in belongings)
     for belonging in belongings:
@@ -167,7 +167,7 @@ def _plan_folder(
             name = Path(name).parent.as_posix()
         yield name, belonging, members
     used = {i for belonging in belongings for i in belonging.photos}
-    unused = len(folder) - len(used) - len(about["faults"])
+    unused = len(folder) - len(used) - len(about["failures"])
     if unused:
         left_out.append(
             f"{unused} photos in {folder[0].path.parent}: probably of its scene, but not linked to the rest"
@@ -179,14 +179,14 @@ def _belongings(photos: list[Photo], settings: BuildSettings, progress: Callable
 
 
 def _readable(folder: list[Photo]) -> tuple[list[int], list[str]]:
-    readable, faults = [], []
+    readable, failures = [], []
     for number, photo in enumerate(folder):
         try:
             read_grey(photo.path)
             readable.append(number)
-        except DoapError as fault:
-            faults.append(str(fault))
-    return readable, faults
+        except DoapError as error:
+            failures.append(str(error))
+    return readable, failures
 
 
 def _kept_frames(belonging: Belonging, photos: list[Photo], work: Path, settings: BuildSettings) -> SceneFrames | None:
@@ -202,7 +202,7 @@ def _kept_frames(belonging: Belonging, photos: list[Photo], work: Path, settings
 def _find_frames(belonging: Belonging, images: list[Grey], settings: BuildSettings) -> SceneFrames | None:
     found = None
     if belonging.kind == "still" and settings.fixed:
-        found = still_view(images, settings.points, settings.extent)
+        found = static_view(images, settings.points, settings.extent)
     elif belonging.kind == "overlapping" and settings.tracks:
         found = tracked_scene(images, settings.seed)
     if found is None and settings.views:

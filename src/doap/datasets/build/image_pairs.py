@@ -26,7 +26,7 @@ from doap.datasets.sets.image_pairs import COLUMNS
 from doap.datasets.sets.scenes import SetScene, scenes_of, seeded_order, sequence_name
 from doap.errors import DoapError
 from doap.files import atomic_folder
-from doap.geometry.ground_truth import Matrix, Truth
+from doap.geometry.ground_truth import GroundTruth, Matrix
 from doap.images.extraction import Pyramid, to_bytes
 from doap.images.warping import random_homography, relight, warp
 from doap.types import Grey
@@ -91,7 +91,7 @@ def make_pairs(
     return rows
 
 
-def still_copies(
+def static_copies(
     pictures: list[Grey], motions: list[Matrix], copies: int, random: np.random.Generator
 ) -> Iterator[tuple[Grey, Matrix]]:
     """Pictures to match the first of a still view with, and the homographies from it: others first, then warps of them.
@@ -132,10 +132,10 @@ def _pairs_of(data: FrameSet, scene: SetScene, folder: Path, wanted: Wanted) -> 
     if scene.source == "tracks":
         pairs = overlapping_pairs(data, scene.sequences, wanted.per_scene, random)
         return _write_scene(data, own, pairs) if pairs else []
-    pictures, motions = _still_view(data, _one_sequence(data, scene, wanted.seed))
+    pictures, motions = _static_view(data, _one_sequence(data, scene, wanted.seed))
     if scene.source == "fixed" and len(pictures) == 1:  # without another picture there is no other light
         return []
-    return _write_still(own, pictures[0], list(still_copies(pictures, motions, wanted.copies, random)))
+    return _write_static(own, pictures[0], list(static_copies(pictures, motions, wanted.copies, random)))
 
 
 def _one_sequence(data: FrameSet, scene: SetScene, seed: int) -> int:
@@ -149,7 +149,7 @@ def _one_sequence(data: FrameSet, scene: SetScene, seed: int) -> int:
     return found[seeded_order(found, seed)[0]]
 
 
-def _still_view(data: FrameSet, sequence: int) -> tuple[list[Grey], list[Matrix]]:
+def _static_view(data: FrameSet, sequence: int) -> tuple[list[Grey], list[Matrix]]:
     """The pictures of a sequence that registered, the one with most frames first, and the motion from it to each."""
     part = data.part(data.sequences == sequence)
     photos, counts = np.unique(part.photos, return_counts=True)
@@ -164,7 +164,7 @@ def _still_view(data: FrameSet, sequence: int) -> tuple[list[Grey], list[Matrix]
     return pictures, motions
 
 
-def _write_still(folder: Path, reference: Grey, copies: list[tuple[Grey, Matrix]]) -> list[Row]:
+def _write_static(folder: Path, reference: Grey, copies: list[tuple[Grey, Matrix]]) -> list[Row]:
     """The layout of HPatches: 1.png, 2.png …, H_1_2 …"""
     folder.mkdir()
     _save(reference, folder / "1.png")
@@ -176,7 +176,7 @@ def _write_still(folder: Path, reference: Grey, copies: list[tuple[Grey, Matrix]
     return rows
 
 
-def _write_scene(data: FrameSet, folder: Path, pairs: list[tuple[int, int, Truth]]) -> list[Row]:
+def _write_scene(data: FrameSet, folder: Path, pairs: list[tuple[int, int, GroundTruth]]) -> list[Row]:
     """Every photo once, under its number in the set; H_A_B or points_A_B.csv for the photos A and B."""
     folder.mkdir()
     for photo in sorted({photo for first, second, _ in pairs for photo in (first, second)}):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
-from doap.geometry.ground_truth import Truth, from_points
+from doap.geometry.ground_truth import GroundTruth, from_points
 from doap.geometry.robust import Geometry
 
 Points = NDArray[np.float64]
@@ -30,7 +30,7 @@ def shared_points(data: FrameSet, first: int, second: int) -> Points:
     return np.hstack([data.frames[here[a], :, 2], data.frames[there[b], :, 2]]).astype(np.float64)
 
 
-def proven_geometry(points: Points, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Truth | None:
+def proven_geometry(points: Points, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> GroundTruth | None:
     """The geometry that shared points prove, or None where they leave it open.
 
     Points that span little of a picture prove nothing of the rest. Points on one homography prove that one, for they
@@ -50,7 +50,7 @@ def proven_geometry(points: Points, shapes: tuple[tuple[int, ...], tuple[int, ..
     return deep if deep is not None and deep.error_of(deep.matrix) <= SURE else None
 
 
-def fitted(points: Points, geometry: Geometry) -> Truth | None:
+def fitted(points: Points, geometry: Geometry) -> GroundTruth | None:
     """The best geometry of a kind by least squares; None where it fits badly, or too few points fix it."""
     try:
         return from_points(points, geometry, "")
@@ -60,7 +60,7 @@ def fitted(points: Points, geometry: Geometry) -> Truth | None:
 
 def overlapping_pairs(
     data: FrameSet, sequences: tuple[int, ...], count: int, random: np.random.Generator
-) -> list[tuple[int, int, Truth]]:
+) -> list[tuple[int, int, GroundTruth]]:
     """Pairs of photos of a scene with the geometry they were proven to have, drawn from the harder half of all such.
 
     A pair is the harder, the fewer of its groups the photo that shows fewer shares with the other: the camera moved
@@ -77,7 +77,7 @@ def overlapping_pairs(
     return [harder[place][1:] for place in sorted(random.permutation(len(harder))[:count])]
 
 
-def _proven_pairs(data: FrameSet, sequence: int) -> list[tuple[float, int, int, Truth]]:
+def _proven_pairs(data: FrameSet, sequence: int) -> list[tuple[float, int, int, GroundTruth]]:
     """All pairs of photos of a sequence whose geometry is proven, with the share of groups in common.
 
     Where some pair has depth the scene has, and points that look flat in another pair just do not show it.

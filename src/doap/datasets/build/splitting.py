@@ -14,7 +14,7 @@ from doap.datasets.sets.scenes import SetScene, scenes_of, seeded_order
 from doap.errors import DoapError
 from doap.files import atomic_folder
 
-TRAIN, ASIDE = HALVES = ("train", "aside")
+TRAIN, VAL = HALVES = ("train", "aside")
 TABLE = "split.csv"
 
 
@@ -61,14 +61,14 @@ def split_scenes(data: PatchSet | FrameSet, share: float, seed: int) -> dict[str
         DoapError: if there are no two scenes of one source.
     """
     scenes = scenes_of(data)
-    aside = choose_aside(scenes, share, seed)
+    aside = choose_val(scenes, share, seed)
     return {
         TRAIN: _half(data, [scene for scene in scenes if scene.name not in aside]),
-        ASIDE: _half(data, [scene for scene in scenes if scene.name in aside]),
+        VAL: _half(data, [scene for scene in scenes if scene.name in aside]),
     }
 
 
-def choose_aside(scenes: Sequence[SetScene], share: float, seed: int) -> set[str]:
+def choose_val(scenes: Sequence[SetScene], share: float, seed: int) -> set[str]:
     """Names of the scenes to set aside: that share of each source, at least one where a source has two.
 
     Raises:

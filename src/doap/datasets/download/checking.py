@@ -90,10 +90,10 @@ def inspect_hpatches_tasks(folder: Path) -> Content:
     """The lists of the HPatches tasks: which sequences a split has, pairs to verify, queries and distractors."""
     try:
         splits = json.loads((folder / "splits.json").read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise DoapError(f"splits.json: {fault.strerror}") from fault
-    except ValueError as fault:
-        raise DoapError("splits.json: not valid JSON") from fault
+    except OSError as error:
+        raise DoapError(f"splits.json: {error.strerror}") from error
+    except ValueError as error:
+        raise DoapError("splits.json: not valid JSON") from error
     if not isinstance(splits, dict):
         raise DoapError("splits.json: not a table of splits")
     counts = {"splits": len(splits)}
@@ -181,8 +181,8 @@ def _count_rows(folder: Path, name: str) -> int:
     try:
         with (folder / name).open("rb") as file:
             rows = sum(1 for line in file if line.strip())
-    except OSError as fault:
-        raise DoapError(f"{name}: {fault.strerror}") from fault
+    except OSError as error:
+        raise DoapError(f"{name}: {error.strerror}") from error
     if rows == 0:
         raise DoapError(f"{name}: is empty")
     return rows
@@ -207,16 +207,16 @@ def _picture_size(folder: Path, path: Path) -> tuple[int, int]:
     try:
         with Image.open(path) as picture:
             return picture.size
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:
-        raise DoapError(f"{path.relative_to(folder)}: missing, or not a picture that can be read") from fault
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DoapError(f"{path.relative_to(folder)}: missing, or not a picture that can be read") from error
 
 
 def _read_picture(folder: Path, path: Path) -> Grey:
     try:
         with Image.open(path) as picture:
             return to_grey(picture)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:
-        raise DoapError(f"{path.relative_to(folder)}: cannot be decoded, so it is damaged") from fault
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DoapError(f"{path.relative_to(folder)}: cannot be decoded, so it is damaged") from error
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -227,8 +227,8 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
                 shapes = {name: item.shape[::-1] for name, item in file.items() if _is_numeric(item)}
         else:
             shapes = {name: shape for name, shape, kind in whosmat(path) if kind in MATLAB_NUMBERS}
-    except Exception as fault:  # the readers raise whatever a damaged file makes them stumble over
-        raise DoapError(f"{path.name}: missing, or not a MATLAB file that can be read") from fault
+    except Exception as error:  # the readers raise whatever a damaged file makes them stumble over
+        raise DoapError(f"{path.name}: missing, or not a MATLAB file that can be read") from error
     if any(np.prod(shape, dtype=float) > MAX_ARRAY for shape in shapes.values()):
         raise DoapError(f"{path.name}: claims to hold more than {MAX_ARRAY:,} numbers, which is refused")
     return shapes
@@ -247,5 +247,5 @@ def _arrays(path: Path) -> Iterator[NDArray[Any]]:
                     yield np.asarray(file[name]).T
             else:
                 yield loadmat(path, variable_names=[name])[name]
-    except Exception as fault:  # likewise
-        raise DoapError(f"{path.name}: cannot be decoded, so it is damaged") from fault
+    except Exception as error:  # likewise
+        raise DoapError(f"{path.name}: cannot be decoded, so it is damaged") from error

@@ -65,8 +65,8 @@ def download(
             _place(part, downloads / part.file, temporary, TOLERANCE * data.size, progress)
         try:
             found = _check(data, temporary, target, True, progress)
-        except DoapError as fault:
-            raise DoapError(f"{fault}; to fetch it anew, remove {downloads}") from fault
+        except DoapError as error:
+            raise DoapError(f"{error}; to fetch it anew, remove {downloads}") from error
     if not keep_archive:
         shutil.rmtree(downloads)
         with suppress(OSError):  # other sets are on their way
@@ -127,8 +127,8 @@ def _place(part: Part, source: Path, folder: Path, max_bytes: int, progress: Pro
     stage = folder / f".{part.file}"
     try:
         unpack(source, stage, max_bytes, progress=partial(progress, f"unpacking {part.file}"))
-    except DoapError as fault:
-        raise DoapError(f"{fault}; to fetch it anew, remove it, and to ask another mirror first give --url") from fault
+    except DoapError as error:
+        raise DoapError(f"{error}; to fetch it anew, remove it, and to ask another mirror first give --url") from error
     content = stage
     while len(inside := list(content.iterdir())) == 1 and inside[0].is_dir():
         content = inside[0]
@@ -144,8 +144,8 @@ def _check(data: DataSet, folder: Path, target: Path, fetched: bool, progress: P
     try:
         content = complete_content(data, folder)
         sha256 = content_hash(content, partial(progress, f"checking {data.name}"))
-    except DoapError as fault:
-        raise DoapError(f"{target}: not the whole of {data.name} ({fault})") from fault
+    except DoapError as error:
+        raise DoapError(f"{target}: not the whole of {data.name} ({error})") from error
     if data.sha256 not in (None, sha256):
         raise DoapError(f"{target}: the content has sha256:{sha256}, but {data.name} has sha256:{data.sha256}")
     return Found(target, str(content), sha256, fetched)

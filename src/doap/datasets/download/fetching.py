@@ -54,7 +54,7 @@ class Patience:
     pause: float = 1.0
 
 
-class _MirrorFaultError(Exception):
+class _MirrorError(Exception):
     """What a mirror did wrong; `passing` if another attempt may go better."""
 
     def __init__(self, what: str, passing: bool = False) -> None:
@@ -77,7 +77,7 @@ def fetch(
         urls: where it is, in the order to ask; http or https.
         target: the file to make; it appears whole or not at all.
         max_bytes: a file that is longer, or says so, is refused.
-        advice: what to do when no mirror gives it; ends the fault's line.
+        advice: what to do when no mirror gives it; ends the error's line.
         patience: how long to wait.
         complaint: says what is wrong with a file that came whole, if anything: then the next mirror is asked.
         progress: called with the bytes that are there and the whole length, where the server says it.
@@ -89,22 +89,22 @@ def fetch(
         DoapError: one line with what each mirror said; or that the disk is full.
     """
     make_folder(target.parent)
-    faults = []
+    failures = []
     for url in urls:
         part = target.with_name(f".{target.name}.{crc32(url.encode()):08x}.part")
         try:
             _fetch_from(url, part, max_bytes, patience, progress)
             if wrong := complaint(part):
                 _discard(part)
-                raise _MirrorFaultError(wrong)
-        except _MirrorFaultError as fault:
-            faults.append(f"{url}: {fault}")
+                raise _MirrorError(wrong)
+        except _MirrorError as error:
+            failures.append(f"{url}: {error}")
             continue
         part.replace(target)
         for left in target.parent.glob(f".{escape(target.name)}.*.part*"):
             left.unlink()
         return url
-    raise DoapError("; ".join([f"{target.name}: no mirror gave it", *faults, *([advice] if advice else [])]))
+    raise DoapError("; ".join([f"{target.name}: no mirror gave it", *failures, *([advice] if advice else [])]))
 
 
 def _fetch_from(url: str, part: Path, max_bytes: int, patience: Patience, progress: BytesDone) -> None:
@@ -114,14 +114,14 @@ def _fetch_from(url: str, part: Path, max_bytes: int, patience: Patience, progre
     while True:
         try:
             return _attempt(url, part, max_bytes, patience.timeout, progress)
-        except _MirrorFaultError as fault:
+        except _MirrorError as error:
             # Measured against the furthest ever, so that a server that starts over and over again comes to an end.
             fruitless = 0 if _size(part) >= furthest + CHUNK else fruitless + 1
             furthest = max(furthest, _size(part))
-            if not fault.passing:
+            if not error.passing:
                 raise
             if fruitless >= patience.attempts:
-                raise _MirrorFaultError(f"{fault}, given up after {patience.attempts} attempts") from fault
+                raise _MirrorError(f"{error}, given up after {patience.attempts} attempts") from error
             time.sleep(patience.pause * 2 ** max(fruitless - 1, 0))
 
 
@@ -136,31 +136,31 @@ def _attempt(url: str, part: Path, max_bytes: int, timeout: float, progress: Byt
     try:
         with _opener().open(Request(url, headers=headers), timeout=timeout) as response:
             _receive(response, part, max_bytes, progress)
-    except HTTPError as fault:
-        fault.close()
-        if fault.code == 416:
+    except HTTPError as error:
+        error.close()
+        if error.code == 416:
             _discard(part)
-            raise _MirrorFaultError("would not go on from where it stopped", passing=True) from fault
-        raise _MirrorFaultError(f"HTTP {fault.code} {fault.msg}", fault.code in PASSING_STATUS) from fault
-    except URLError as fault:
-        if isinstance(fault.reason, gaierror):
-            raise _MirrorFaultError("no such host, or no network") from fault
-        raise _MirrorFaultError(f"cannot be reached ({fault.reason})", passing=True) from fault
-    except (InvalidURL, ValueError) as fault:
-        raise _MirrorFaultError(f"not an address ({fault})") from fault
-    except TimeoutError as fault:
-        raise _MirrorFaultError(f"sent nothing for {timeout:g} s", passing=True) from fault
-    except (HTTPException, OSError) as fault:
-        raise _MirrorFaultError(f"broke off ({fault or type(fault).__name__})", passing=True) from fault
+            raise _MirrorError("would not go on from where it stopped", passing=True) from error
+        raise _MirrorError(f"HTTP {error.code} {error.msg}", error.code in PASSING_STATUS) from error
+    except URLError as error:
+        if isinstance(error.reason, gaierror):
+            raise _MirrorError("no such host, or no network") from error
+        raise _MirrorError(f"cannot be reached ({error.reason})", passing=True) from error
+    except (InvalidURL, ValueError) as error:
+        raise _MirrorError(f"not an address ({error})") from error
+    except TimeoutError as error:
+        raise _MirrorError(f"sent nothing for {timeout:g} s", passing=True) from error
+    except (HTTPException, OSError) as error:
+        raise _MirrorError(f"broke off ({error or type(error).__name__})", passing=True) from error
 
 
 def _receive(response: HTTPResponse, part: Path, max_bytes: int, progress: BytesDone) -> None:
     """Append an answer to the part, or start it over, and hold the server to the length it announced."""
     start, total = _place_of(response, part)
     if total is None and not response.chunked:
-        raise _MirrorFaultError("does not say how long the file is, so nobody could tell whether it is whole")
+        raise _MirrorError("does not say how long the file is, so nobody could tell whether it is whole")
     if (total or 0) > max_bytes:
-        raise _MirrorFaultError(f"announces {total:,} bytes, over the limit of {max_bytes:,}")
+        raise _MirrorError(f"announces {total:,} bytes, over the limit of {max_bytes:,}")
     free = shutil.disk_usage(part.parent).free
     if total is not None and total - start > free:
         raise DoapError(f"{part.parent}: {total - start:,} bytes are to come, only {free:,} are free; make room first")
@@ -173,11 +173,11 @@ def _receive(response: HTTPResponse, part: Path, max_bytes: int, progress: Bytes
             done += len(block)
             if done > (max_bytes if total is None else total):
                 _discard(part)
-                raise _MirrorFaultError("sends more bytes than it announced, or than the limit")
+                raise _MirrorError("sends more bytes than it announced, or than the limit")
             _write(file, block, part)
             progress(done, total)
     if total is not None and done < total:
-        raise _MirrorFaultError(f"broke off after {done:,} of {total:,} bytes", passing=True)
+        raise _MirrorError(f"broke off after {done:,} of {total:,} bytes", passing=True)
 
 
 def _place_of(response: HTTPResponse, part: Path) -> tuple[int, int | None]:
@@ -185,14 +185,14 @@ def _place_of(response: HTTPResponse, part: Path) -> tuple[int, int | None]:
     if response.status == 200:
         return 0, response.length
     if response.status != 206:
-        raise _MirrorFaultError(f"HTTP {response.status} {response.reason}")
+        raise _MirrorError(f"HTTP {response.status} {response.reason}")
     have, (version, total) = _size(part), _read_state(part)
     match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", response.headers.get("Content-Range", ""))
     first, last, whole = map(int, match.groups()) if match else (-1, -1, -1)
     fits = first == have and first <= last < whole and response.length in (None, last - first + 1)
     if not fits or whole != total or _version(response.headers) != version:
         _discard(part)
-        raise _MirrorFaultError("the file changed, or another piece came than was asked for", passing=True)
+        raise _MirrorError("the file changed, or another piece came than was asked for", passing=True)
     return have, total
 
 
@@ -208,8 +208,8 @@ def _next_block(response: HTTPResponse, total: int | None, done: int) -> bytes:
 def _opened(part: Path, start: int) -> FileIO:
     try:
         file = FileIO(part, "ab" if start else "wb")
-    except OSError as fault:
-        raise DoapError(f"{part}: cannot be written ({fault.strerror})") from fault
+    except OSError as error:
+        raise DoapError(f"{part}: cannot be written ({error.strerror})") from error
     return file
 
 
@@ -217,10 +217,10 @@ def _write(file: FileIO, block: bytes, part: Path) -> None:
     try:
         while block:
             block = block[file.write(block) :]
-    except OSError as fault:
+    except OSError as error:
         raise DoapError(
-            f"{part}: cannot be written ({fault.strerror}); make room, then run this again: it goes on from here"
-        ) from fault
+            f"{part}: cannot be written ({error.strerror}); make room, then run this again: it goes on from here"
+        ) from error
 
 
 def _version(headers: HTTPMessage) -> str | None:
@@ -255,7 +255,7 @@ def _discard(part: Path) -> None:
 
 def _refuse_other_schemes(url: str) -> None:
     if not url.lower().startswith(("http://", "https://")):
-        raise _MirrorFaultError(f"{url.partition(':')[0]} is not fetched, only http and https")
+        raise _MirrorError(f"{url.partition(':')[0]} is not fetched, only http and https")
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -266,7 +266,7 @@ class _Redirects(HTTPRedirectHandler):
     ) -> Request | None:
         _refuse_other_schemes(newurl)
         if req.type == "https" and newurl.lower().startswith("http:"):
-            raise _MirrorFaultError(f"redirects from https to {newurl}, which is refused")
+            raise _MirrorError(f"redirects from https to {newurl}, which is refused")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

@@ -55,25 +55,25 @@ def unpack(
 
     Args:
         archive: its kind is told by its content, not by its name.
-        folder: must be new or empty; what was written stays there on a fault, so give one that is thrown away.
+        folder: must be new or empty; what was written stays there on a error, so give one that is thrown away.
         max_bytes: how much it may unpack to.
         max_members: how many files and folders it may hold.
         progress: called with the bytes of the archive that are done, and their number.
 
     Raises:
-        DoapError: one line that names the archive and the fault.
+        DoapError: one line that names the archive and the error.
     """
     make_folder(folder)
     try:
         _unpack(archive, folder, max_bytes, max_members, progress)
-    except DoapError as fault:
-        raise DoapError(f"{archive}: {fault}") from fault
-    except DAMAGE as fault:
-        raise DoapError(f"{archive}: damaged, or no zip or tar archive ({_one_line(fault)})") from fault
-    except OSError as fault:
-        if fault.errno is None:  # how gzip and bz2 say that the data are wrong
-            raise DoapError(f"{archive}: damaged ({_one_line(fault)})") from fault
-        raise DoapError(f"{archive}: cannot be unpacked in {folder} ({fault.strerror})") from fault
+    except DoapError as error:
+        raise DoapError(f"{archive}: {error}") from error
+    except DAMAGE as error:
+        raise DoapError(f"{archive}: damaged, or no zip or tar archive ({_one_line(error)})") from error
+    except OSError as error:
+        if error.errno is None:  # how gzip and bz2 say that the data are wrong
+            raise DoapError(f"{archive}: damaged ({_one_line(error)})") from error
+        raise DoapError(f"{archive}: cannot be unpacked in {folder} ({error.strerror})") from error
 
 
 def is_archive(path: Path) -> bool:
@@ -198,5 +198,5 @@ class _Bounded:
         return self.stream.tell()
 
 
-def _one_line(fault: Exception) -> str:
-    return " ".join(str(fault).split()) or type(fault).__name__
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

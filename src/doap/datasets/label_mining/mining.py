@@ -106,10 +106,10 @@ class MinedLabels:
         try:
             with np.load(path, allow_pickle=False) as archive:
                 found = {name: archive[name] for name in archive.files}
-        except OSError as fault:
-            raise DoapError(f"{path}: cannot be read ({fault.strerror or 'not a .npz file'})") from fault
-        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as fault:
-            raise DoapError(f"{path}: not a file of mined labels, or damaged; mine again") from fault
+        except OSError as error:
+            raise DoapError(f"{path}: cannot be read ({error.strerror or 'not a .npz file'})") from error
+        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise DoapError(f"{path}: not a file of mined labels, or damaged; mine again") from error
         if {"format", "grouping", "clusters", "near", "thresholds"} != set(found) or found["format"] != FORMAT:
             raise DoapError(f"{path}: not a file of mined labels; mine again")
         if found["grouping"] != _checksum(grouping):

@@ -64,7 +64,7 @@ def convert_hpatches(folder: Path, path: Path, progress: Progress = no_progress)
         progress: told the strips done, and how many there are.
 
     Raises:
-        DoapError: one line that names the file and the fault; nothing is written then.
+        DoapError: one line that names the file and the error; nothing is written then.
     """
     sequences = find_sequences(folder)
     files = source_files(folder)

@@ -57,12 +57,12 @@ def read_splits(file: Path) -> dict[str, Split]:
     """Read splits.json: the splits by name."""
     try:
         return TypeAdapter(dict[str, Split]).validate_json(file.read_bytes())
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror})") from fault
-    except ValidationError as fault:
-        first = fault.errors()[0]
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise DoapError(f"{file}: not a list of splits ({place + ': ' if place else ''}{first['msg']})") from fault
+        raise DoapError(f"{file}: not a list of splits ({place + ': ' if place else ''}{first['msg']})") from error
 
 
 def training_half(patches: PatchSet, folder: Path, split: str) -> PatchSet:
@@ -163,10 +163,10 @@ def _read_columns(file: Path, texts: list[str], numbers: list[str]) -> tuple[lis
                     column.append(names.setdefault(row[place], len(names)))
                 for place, column in number_at:
                     column.append(_count(row[place]))
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror})") from fault
-    except (ValueError, IndexError, OverflowError, csv.Error) as fault:
-        raise DoapError(f"{file}: line {rows.line_num} is damaged ({fault})") from fault
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
+    except (ValueError, IndexError, OverflowError, csv.Error) as error:
+        raise DoapError(f"{file}: line {rows.line_num} is damaged ({error})") from error
     if not found[texts[0]]:
         raise DoapError(f"{file}: the list is empty")
     return list(names), {name: np.frombuffer(column, np.int64) for name, column in found.items()}

@@ -42,7 +42,7 @@ def read_sequence(folder: Path) -> ImageSequence:
     """Read a sequence in any of the layouts, recognised by its files; the images are found, not yet read.
 
     Raises:
-        DoapError: one line that names the file and the fault.
+        DoapError: one line that names the file and the error.
     """
     layout = _recognise(folder)
     if layout is None:
@@ -74,15 +74,15 @@ def read_homography(file: Path) -> NDArray[np.float64]:
     try:
         with file.open("rb") as source:
             content = source.read(LARGEST_HOMOGRAPHY + 1)
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror})") from fault
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
     if len(content) > LARGEST_HOMOGRAPHY:
         raise DoapError(f"{file}: too large for a homography")
     try:
         text = _matrix_text(content, file) if content.lstrip().startswith(b"<") else content.decode("ascii")
         values = np.array([float(number) for number in text.split()])
-    except (ValueError, expat.ExpatError) as fault:
-        raise DoapError(f"{file}: not a homography ({fault})") from fault
+    except (ValueError, expat.ExpatError) as error:
+        raise DoapError(f"{file}: not a homography ({error})") from error
     if values.size != 9 or not np.isfinite(values).all() or np.linalg.det(values.reshape(3, 3)) == 0:
         raise DoapError(f"{file}: not a homography, which is nine finite numbers that can be inverted")
     return values.reshape(3, 3)

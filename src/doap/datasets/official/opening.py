@@ -51,7 +51,7 @@ def open_any(path: Path | str, progress: Progress = no_progress, sequences: Sequ
         sequences: names of those to open, for example one half of a split; all by default.
 
     Raises:
-        DoapError: one line that names the file and the fault.
+        DoapError: one line that names the file and the error.
     """
     found = _open(Path(path), progress)[1]
     return found if sequences is None else select_sequences(found, sequences)

@@ -45,7 +45,7 @@ def convert_phototour(folder: Path, path: Path, progress: Progress = no_progress
         progress: told the sheets done, and how many there are.
 
     Raises:
-        DoapError: one line that names the file and the fault; nothing is written then.
+        DoapError: one line that names the file and the error; nothing is written then.
     """
     points = _read_points(folder / INFO)
     sheets = sorted(folder.glob("*.bmp"))
@@ -105,11 +105,11 @@ def _read_integers(file: Path) -> NDArray[np.int64]:
             warnings.simplefilter("ignore", UserWarning)  # of an empty file, which is told below
             warnings.simplefilter("error", DeprecationWarning)  # numpy 1 cuts 0.5 to 0 and only warns
             table = np.loadtxt(file, dtype=np.int64, comments=None, ndmin=2)
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror or 'no such file'})") from fault
-    except (ValueError, DeprecationWarning) as fault:
-        reason = str(fault).splitlines()[0].rstrip(".")
-        raise DoapError(f"{file}: not a table of integers ({reason}); get the official data again") from fault
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror or 'no such file'})") from error
+    except (ValueError, DeprecationWarning) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise DoapError(f"{file}: not a table of integers ({reason}); get the official data again") from error
     if not len(table):
         raise DoapError(f"{file}: empty; get the official data again")
     return table

@@ -16,7 +16,7 @@ def read_exact_grey(file: Path) -> Grey:
     another benchmark. A PNG's own checksums are compared too, which decoding alone does not do.
 
     Raises:
-        DoapError: one line that names the file and the fault.
+        DoapError: one line that names the file and the error.
     """
     try:
         with Image.open(file) as picture:
@@ -27,12 +27,12 @@ def read_exact_grey(file: Path) -> Grey:
             picture.verify()
         with Image.open(file) as picture:  # verify leaves a picture that cannot be read on
             return np.asarray(picture)
-    except FileNotFoundError as fault:
-        raise DoapError(f"{file}: no such file; get the official data again") from fault
-    except UnidentifiedImageError as fault:
-        raise DoapError(f"{file}: not a picture in a format that can be read") from fault
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:
-        raise DoapError(f"{file}: damaged, cannot be read as a picture ({fault})") from fault
+    except FileNotFoundError as error:
+        raise DoapError(f"{file}: no such file; get the official data again") from error
+    except UnidentifiedImageError as error:
+        raise DoapError(f"{file}: not a picture in a format that can be read") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DoapError(f"{file}: damaged, cannot be read as a picture ({error})") from error
 
 
 def _kind(mode: str) -> str:

@@ -54,7 +54,7 @@ def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progre
         progress: told the halves done, and how many there are.
 
     Raises:
-        DoapError: one line that names the file and the fault; nothing is written then.
+        DoapError: one line that names the file and the error; nothing is written then.
     """
     halves = [half for half in HALVES if patches_file(folder, half).is_file()]
     if not halves:
@@ -81,9 +81,9 @@ def read_mat(file: Path) -> Variables:
                 found = {name: item[()].T for name, item in store.items() if isinstance(item, h5py.Dataset)}
         else:
             found = loadmat(str(file), appendmat=False)
-    except Exception as fault:  # both readers raise what their damaged bytes happen to cause, from KeyError to zlib's
-        reason = (str(fault).splitlines() or [type(fault).__name__])[0]
-        raise DoapError(f"{file}: not a MATLAB file, or a damaged one ({reason})") from fault
+    except Exception as error:  # both readers raise what their damaged bytes happen to cause, from KeyError to zlib's
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DoapError(f"{file}: not a MATLAB file, or a damaged one ({reason})") from error
     return {k: v for k, v in found.items() if isinstance(v, np.ndarray) and v.dtype.kind in "biuf"}
 
 

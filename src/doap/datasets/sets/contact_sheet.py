@@ -120,5 +120,5 @@ def _write(sheet: Image.Image, path: Path) -> None:
     with atomic_file(path) as temporary:
         try:
             sheet.save(temporary)
-        except (ValueError, OSError, KeyError) as fault:  # a format that can be read alone, or too small for the sheet
-            raise DoapError(f"{path}: cannot be written ({fault}); try .png, or fewer groups") from fault
+        except (ValueError, OSError, KeyError) as error:  # a format that can be read alone, or too small for the sheet
+            raise DoapError(f"{path}: cannot be written ({error}); try .png, or fewer groups") from error

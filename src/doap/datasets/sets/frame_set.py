@@ -110,8 +110,8 @@ class FrameSet(Grouping):
         try:
             with Image.open(BytesIO(self.pictures[number].tobytes())) as picture:
                 return to_grey(picture)
-        except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as fault:
-            raise DoapError(f"{self.photo_names[number]}: cannot be decoded from the set ({fault})") from fault
+        except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            raise DoapError(f"{self.photo_names[number]}: cannot be decoded from the set ({error})") from error
 
     def part(self, wanted: NDArray[np.bool_]) -> "FrameSet":
         """Some frames, (N,) bool, of whole groups or not; photos, groups and sequences keep their numbers.
@@ -169,7 +169,7 @@ class FrameSet(Grouping):
         """Open a saved set, its photos memory-mapped; checks as `PatchSet.open` does.
 
         Raises:
-            DoapError: one line that names the file and the fault.
+            DoapError: one line that names the file and the error.
         """
         folder = Path(path)
         about = _read_manifest(folder)
@@ -189,8 +189,8 @@ class FrameSet(Grouping):
                 read_array(folder, "overlaps", about, np.int64, 2),
                 about["extent"],
             )
-        except DoapError as fault:
-            raise DoapError(f"{folder}: {fault}") from fault
+        except DoapError as error:
+            raise DoapError(f"{folder}: {error}") from error
         _verify(folder, about, BLOCKS_CHECKED_ON_OPEN)
         return found
 

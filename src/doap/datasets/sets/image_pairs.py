@@ -95,8 +95,8 @@ def read_points(file: Path) -> NDArray[np.float64]:
         rows = rows[1:]
     try:
         points = np.array([[float(value) for value in row] for row in rows], np.float64)
-    except ValueError as fault:
-        raise DoapError(f"{file}: not a table of numbers x1,y1,x2,y2 ({fault})") from fault
+    except ValueError as error:
+        raise DoapError(f"{file}: not a table of numbers x1,y1,x2,y2 ({error})") from error
     if points.ndim != 2 or points.shape[1] != 4 or not np.isfinite(points).all():
         raise DoapError(f"{file}: not a table of numbers x1,y1,x2,y2")
     return points
@@ -140,10 +140,10 @@ def _read_table(file: Path) -> list[list[str]]:
         if len(content) > LARGEST_TABLE:
             raise DoapError(f"{file}: too large for a table of pairs or points")
         rows = list(csv.reader(content.decode("utf-8-sig").splitlines()))
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror})") from fault
-    except (UnicodeDecodeError, csv.Error) as fault:
-        raise DoapError(f"{file}: not a table ({fault})") from fault
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DoapError(f"{file}: not a table ({error})") from error
     return [row for row in rows if any(value.strip() for value in row)]
 
 

@@ -158,7 +158,7 @@ class PatchSet(Grouping):
         1 MiB, evenly spread. That is all of a set of up to 128 MiB; `verify` checks every block.
 
         Raises:
-            DoapError: one line that names the file and the fault.
+            DoapError: one line that names the file and the error.
         """
         folder = Path(path)
         about = _read_manifest(folder)
@@ -181,8 +181,8 @@ class PatchSet(Grouping):
                 frames,
                 about.get("photo_names", []),
             )
-        except DoapError as fault:
-            raise DoapError(f"{folder}: {fault}") from fault
+        except DoapError as error:
+            raise DoapError(f"{folder}: {error}") from error
         verify_blocks(_files(folder, about), checksums, BLOCKS_CHECKED_ON_OPEN)
         return found
 

@@ -55,10 +55,10 @@ def read_manifest(folder: Path, kind: str, needed: Mapping[str, type]) -> dict[s
     file = folder / MANIFEST
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise DoapError(f"{folder}: not a {kind} ({file.name}: {fault.strerror})") from fault
-    except ValueError as fault:
-        raise DoapError(f"{file}: not valid JSON; the set is damaged, build it again") from fault
+    except OSError as error:
+        raise DoapError(f"{folder}: not a {kind} ({file.name}: {error.strerror})") from error
+    except ValueError as error:
+        raise DoapError(f"{file}: not valid JSON; the set is damaged, build it again") from error
     if not isinstance(about, dict) or about.get("format") != format_name(kind):
         raise DoapError(f"{file}: format is not {format_name(kind)!r}")
     well_formed = (
@@ -79,17 +79,17 @@ def damaged_manifest(folder: Path) -> DoapError:
 
 
 def read_array(folder: Path, name: str, about: dict[str, Any], dtype: DTypeLike, ndim: int = 1) -> NDArray[Any]:
-    """Read NAME.npy whole and check it against the manifest; a DoapError names the file and the fault."""
+    """Read NAME.npy whole and check it against the manifest; a DoapError names the file and the error."""
     file = folder / f"{name}.npy"
     if name not in about["arrays"]:
         raise damaged_manifest(folder)
     try:
         content = file.read_bytes()
         array: NDArray[Any] = np.load(BytesIO(content), allow_pickle=False)
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror or 'not an array file'})") from fault
-    except (ValueError, EOFError) as fault:
-        raise DoapError(f"{file}: not an array file; the set is damaged, build it again") from fault
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror or 'not an array file'})") from error
+    except (ValueError, EOFError) as error:
+        raise DoapError(f"{file}: not an array file; the set is damaged, build it again") from error
     if zlib.crc32(content) != about["arrays"][name]:
         raise DoapError(f"{file}: checksum differs from the one in {MANIFEST}; the set is damaged, build it again")
     if array.dtype != dtype or array.ndim != ndim:
@@ -105,13 +105,13 @@ def save_shard(file: Path, shard: NDArray[np.uint8]) -> list[int]:
 
 
 def map_shard(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Memory-map a shard, checked for type and shape; a DoapError names the file and the fault."""
+    """Memory-map a shard, checked for type and shape; a DoapError names the file and the error."""
     try:
         shard: NDArray[np.uint8] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror or 'not an array file'})") from fault
-    except (ValueError, EOFError) as fault:
-        raise DoapError(f"{file}: shorter than its header says, or no array file; build the set again") from fault
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror or 'not an array file'})") from error
+    except (ValueError, EOFError) as error:
+        raise DoapError(f"{file}: shorter than its header says, or no array file; build the set again") from error
     if shard.dtype != np.uint8 or shard.shape != shape:
         raise DoapError(f"{file}: holds {shard.dtype} {shard.shape}, but {MANIFEST} says uint8 {shape}")
     return shard

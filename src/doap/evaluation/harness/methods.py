@@ -75,7 +75,7 @@ class Cutter:
         return self._kept[wanted]
 
 
-class Contender:
+class Method:
     """A descriptor in a comparison; a `FrameDescriber`.
 
     Args:
@@ -83,7 +83,7 @@ class Contender:
         given: what the user called it.
         model: what describes.
         extent: half a patch's side in units of its frame's scale, for patches cut from images; None is the model's own.
-        cutter: shared by the contenders of a comparison.
+        cutter: shared by the methods of a comparison.
         cache: likewise.
         detector: of `DETECTORS`, whose frames are described; a model's own extent may differ between them.
     """
@@ -121,7 +121,7 @@ class Contender:
         """Of all that decides the descriptor of a patch."""
         network = self.model.network
         weights = [part for name, value in network.state_dict().items() for part in (name, value.cpu().numpy())]
-        mode = ("bfloat16" if network.in_bfloat16 else "float32") if isinstance(network, Fast) else _peer_versions()
+        mode = ("bfloat16" if network.in_bfloat16 else "float32") if isinstance(network, Fast) else _library_versions()
         device = device_of(self.model)
         kind_of_network = type(network.network if isinstance(network, Fast) else network).__name__
         name = self.given if device is None else ""  # of a handcrafted one, all there is to know
@@ -182,13 +182,13 @@ class Contender:
         return self._cache.make(key, shape, empty.dtype, fill)
 
 
-def open_contenders(
+def open_methods(
     given: Sequence[str],
     device: str = "cpu",
     extent: float | None = None,
     cache: DescriptorCache | None = None,
     detector: str = "",
-) -> list[Contender]:
+) -> list[Method]:
     """Load what is to be compared.
 
     Args:
@@ -210,14 +210,12 @@ def open_contenders(
     names = [model.name for model in models]
     cutter, shared = Cutter(device), cache or DescriptorCache()
     return [
-        Contender(
-            model.name if names.count(model.name) == 1 else wanted, wanted, model, extent, cutter, shared, detector
-        )
+        Method(model.name if names.count(model.name) == 1 else wanted, wanted, model, extent, cutter, shared, detector)
         for wanted, model in zip(given, models, strict=True)
     ]
 
 
-def _peer_versions() -> str:
+def _library_versions() -> str:
     """What a handcrafted descriptor is computed by."""
     versions = [__version__]
     for package in ("opencv-contrib-python-headless", "kornia"):

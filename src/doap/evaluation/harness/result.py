@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from doap.errors import DoapError
 from doap.files import write_text
@@ -32,7 +32,10 @@ class Result(BaseModel):
 
     benchmark: str
     settings: dict[str, Any] = Field(description="data, and every choice and rule that the figures hang on")
-    contenders: list[dict[str, Any]] = Field(description="`Contender.about` of each")
+    methods: list[dict[str, Any]] = Field(
+        validation_alias=AliasChoices("methods", "contenders"),  # the second in files of version 0.1
+        description="`Method.about` of each",
+    )
     scores: list[Score]
     curves: list[dict[str, Any]] = Field(
         default_factory=list, description="what figures draw beyond the scores: a descriptor, its condition, and points"
@@ -59,9 +62,9 @@ def read_result(file: Path) -> Result:
     """Read what `write_json` wrote; a DoapError says in one line why that cannot be."""
     try:
         return Result.model_validate_json(file.read_bytes())
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror})") from fault
-    except ValidationError as fault:
-        first = fault.errors()[0]
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        raise DoapError(f"{file}: not the result of a benchmark ({place}: {first['msg']})") from fault
+        raise DoapError(f"{file}: not the result of a benchmark ({place}: {first['msg']})") from error

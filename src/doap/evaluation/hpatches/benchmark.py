@@ -36,7 +36,7 @@ RULE = (
 
 
 class PatchDescriber(Protocol):
-    """What is judged: a `Contender`, or descriptors made elsewhere (`hpatches_csv`)."""
+    """What is judged: a `Method`, or descriptors made elsewhere (`hpatches_csv`)."""
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ def open_test(
         progress: told the pieces done of a conversion, and how many there are.
 
     Raises:
-        DoapError: one line that names the file and the fault.
+        DoapError: one line that names the file and the error.
     """
     for task in tasks:
         if task not in TASKS:
@@ -164,7 +164,7 @@ def evaluate(
                 found = matching(codes, test.patches, told)
             scores += [{"descriptor": describer.name, **_columns(score)} for score in found]
     about = [describer.about() for describer in describers]
-    return Result(benchmark="hpatches", settings=test.settings(), contenders=about, scores=scores)
+    return Result(benchmark="hpatches", settings=test.settings(), methods=about, scores=scores)
 
 
 def _columns(score: Score) -> Score:

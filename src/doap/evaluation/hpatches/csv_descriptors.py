@@ -45,7 +45,7 @@ class CsvDescriptors:
         """Read the (N, d) float32 descriptors of all patches of an HPatches set.
 
         Raises:
-            DoapError: one line that names the file and the fault.
+            DoapError: one line that names the file and the error.
         """
         blocks = sequence_blocks(selection.patches)
         parts: list[NDArray[np.float32]] = []
@@ -72,10 +72,10 @@ def read_descriptors(file: Path) -> NDArray[np.float32]:
         if not start.strip():
             raise DoapError(f"{file}: empty")
         values = np.loadtxt(file, np.float32, delimiter=None if separator == " " else separator, ndmin=2)
-    except OSError as fault:
-        raise DoapError(f"{file}: cannot be read ({fault.strerror})") from fault
-    except ValueError as fault:
-        raise DoapError(f"{file}: not a table of numbers ({str(fault).splitlines()[0]})") from fault
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise DoapError(f"{file}: not a table of numbers ({str(error).splitlines()[0]})") from error
     finite = np.isfinite(values).all(1)
     if not finite.all():
         raise DoapError(f"{file}: row {int(np.argmin(finite)) + 1} has an entry that is infinite or no number")

@@ -59,7 +59,7 @@ def retrieval(codes: Tensor, patches: PatchSet, lists: RetrievalLists, progress:
             asked = to_vectors(_take(codes, queries[part]))
             found = to_vectors(_take(codes, copies[part].reshape(-1))).view(len(part), -1, asked.shape[1])
             nearer, tied, distance = rank_copies(asked, found, others, pools, equal_within)
-            for rule, judge in enumerate((official_precision, fair_precision)):
+            for rule, judge in enumerate((official_precision, tie_aware_precision)):
                 totals[rule] += judge(nearer, tied, distance, equal_within).sum(0)
             done += len(part)
             progress(done, len(queries))
@@ -116,7 +116,7 @@ def official_precision(
     return np.asarray(step_precision(found, found + nearer).mean(-1))
 
 
-def fair_precision(
+def tie_aware_precision(
     nearer: Counts, tied: Counts, distance: NDArray[np.float64], equal_within: float
 ) -> NDArray[np.float64]:
     """True AP of each query, (Q, P, 3), ties in no order: `metrics.average_precision`, with the sum in closed form.

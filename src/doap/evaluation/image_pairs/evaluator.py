@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.reading import PairReader
-from doap.evaluation.image_pairs.scoring import RIGHT_PIXELS, ImagePair, View, pair_average_precision
+from doap.evaluation.image_pairs.scoring import CORRECT_PIXELS, ImagePair, View, pair_average_precision
 from doap.images.extraction import extract_patches
 from doap.matching.nearest import mutual_nearest
 from doap.networks.descriptor import Descriptor, describe
@@ -19,7 +19,7 @@ from doap.networks.fast import fastest
 from doap.types import Descriptors, Progress, no_progress
 
 
-class Judged(NamedTuple):
+class PairsScore(NamedTuple):
     """A model at one extent, in percent.
 
     Attributes:
@@ -32,7 +32,7 @@ class Judged(NamedTuple):
     right: float | None
 
 
-class PairsJudge:
+class PairsEvaluator:
     """Judges models by AP on planar pairs and by right matches on others.
 
     Images are read, frames and their correspondences found at the start, and patches cut once a size and extent.
@@ -88,21 +88,21 @@ class PairsJudge:
         right = [judged.right for judged in found.values() if judged.right is not None]
         return measured | ({"right": float(np.mean(right))} if right else {})
 
-    def at(self, model: Descriptor, extent: float | None) -> Judged:
+    def at(self, model: Descriptor, extent: float | None) -> PairsScore:
         """A model as it is, at one extent; None is its own for the detector."""
         described = describe(self._cut(model.input_size, extent or model.extent_for(self.detector)), model)
         ends = np.cumsum([len(view.frames) for view in self._views])
         of = dict(zip(map(id, self._views), np.split(described, ends[:-1]), strict=True))
         ap = [pair_average_precision(pair, of[id(pair.first)], of[id(pair.second)]) for pair in self.pairs]
         right = [_right(pair, of[id(pair.first)], of[id(pair.second)]) for pair in self.labelled]
-        return Judged(100 * float(np.mean(ap)), 100 * float(np.mean(right)) if right else None)
+        return PairsScore(100 * float(np.mean(ap)), 100 * float(np.mean(right)) if right else None)
 
 
 def _right(pair: ImagePair, first: Descriptors, second: Descriptors) -> float:
     """The share of mutual matches that the truth does not contradict; mutual ones there always are."""
     indices, _ = mutual_nearest(first, second)
     points = pair.first.frames[indices[:, 0], :, 2], pair.second.frames[indices[:, 1], :, 2]
-    return float((pair.truth.errors(*points) <= RIGHT_PIXELS).mean())
+    return float((pair.truth.errors(*points) <= CORRECT_PIXELS).mean())
 
 
 def _different(views: Sequence[View]) -> list[View]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from doap.evaluation.harness.bars import WHISKERS, colours_of, reach
 from doap.evaluation.harness.figures import draw_matches
 from doap.evaluation.harness.result import Result, Score
-from doap.evaluation.image_pairs.scoring import PIXELS, RIGHT_PIXELS, ImagePair, describe_pair, errors_of, match_all
+from doap.evaluation.image_pairs.scoring import CORRECT_PIXELS, PIXELS, ImagePair, describe_pair, errors_of, match_all
 from doap.evaluation.metrics.significance import summarise
 from doap.features import FrameDescriber
 from doap.files import write_figure
@@ -22,7 +22,7 @@ def draw_pairs(result: Result, path: Path) -> None:
     """Mean AP (matching score where there is none) and right geometries as bars, right matches against pixels."""
     measure = "ap" if any(row["ap"] is not None for row in result.scores) else "matching score"
     rows = summarise(result.scores, [measure, *SHARES, "geometry right"])
-    colours = colours_of([str(each["name"]) for each in result.contenders])
+    colours = colours_of([str(each["name"]) for each in result.methods])
     figure = Figure(figsize=(13, max(3.4, 0.34 * len(rows) + 1.4)), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     label = {"ap": "mAP %", "matching score": "matching score %"}[measure]
@@ -45,11 +45,11 @@ def draw_pairs(result: Result, path: Path) -> None:
 def draw_pair(pair: ImagePair, describer: FrameDescriber, path: Path) -> None:
     """The verified matches of one descriptor: green within 3 pixels of the truth, otherwise red."""
     found = match_all(pair, *describe_pair(pair, describer))
-    right = (errors_of(pair, found) <= RIGHT_PIXELS)[found.inliers]
+    right = (errors_of(pair, found) <= CORRECT_PIXELS)[found.inliers]
     kept = found.indices[found.inliers]
     title = (
         f"{pair.sequence} {pair.name}, {describer.name}: {len(kept)} verified of {len(found)} mutual matches, "
-        f"{int(right.sum())} right within {RIGHT_PIXELS:g} pixels"
+        f"{int(right.sum())} right within {CORRECT_PIXELS:g} pixels"
     )
     points = pair.first.frames[kept[:, 0], :, 2], pair.second.frames[kept[:, 1], :, 2]
     draw_matches(pair.first.image, pair.second.image, *points, title, path, right)

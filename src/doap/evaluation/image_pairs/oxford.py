@@ -16,8 +16,8 @@ from doap.evaluation.harness.result import Score
 
 # The paper says six and names graf and boat. Our reading: each kind of change (blur, zoom with rotation, viewpoint on a
 # plane twice, light, compression) without the two sequences of natural texture.
-PAPERS_SIX = ("bikes", "boat", "graf", "leuven", "ubc", "wall")
-PAPERS_DETECTOR, PAPERS_EXTENT = "harris-affine", 3.0
+PAPER_SEQUENCES = ("bikes", "boat", "graf", "leuven", "ubc", "wall")
+PAPER_DETECTOR, PAPER_EXTENT = "harris-affine", 3.0
 
 
 def find_oxford(folder: Path) -> list[PairFiles]:
@@ -45,5 +45,5 @@ def by_sequence(scores: Sequence[Score]) -> dict[str, dict[str, float]]:
 
 def mean_of_six(by_name: Mapping[str, float]) -> float | None:
     """Of one descriptor's mean AP in sequences, the mean over the paper's six; None where one is missing."""
-    found = [by_name[name] for name in PAPERS_SIX if name in by_name]
-    return float(np.mean(found)) if len(found) == len(PAPERS_SIX) else None
+    found = [by_name[name] for name in PAPER_SEQUENCES if name in by_name]
+    return float(np.mean(found)) if len(found) == len(PAPER_SEQUENCES) else None

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from doap.evaluation.harness.bars import WHISKERS, colours_of, reach
 from doap.evaluation.harness.result import Result
-from doap.evaluation.image_pairs.oxford import PAPERS_SIX, by_sequence
+from doap.evaluation.image_pairs.oxford import PAPER_SEQUENCES, by_sequence
 from doap.evaluation.metrics.significance import summarise
 from doap.files import write_figure
 
@@ -20,7 +20,7 @@ def draw_oxford(result: Result, path: Path) -> None:
     sequences = list(next(iter(table.values())))
     means = {str(row["descriptor"]): row for row in summarise(result.scores, ["ap"])}
     names = sorted(table, key=lambda name: -float(means[name]["ap"] or 0))
-    colours = colours_of([str(each["name"]) for each in result.contenders])
+    colours = colours_of([str(each["name"]) for each in result.methods])
     figure = Figure(figsize=(max(8.0, 1.5 * (len(sequences) + 1)), 4.6), layout="constrained")
     axes = figure.subplots()
     width = GROUP / len(names)
@@ -31,14 +31,14 @@ def draw_oxford(result: Result, path: Path) -> None:
         at = groups + (place + 0.5) * width - GROUP / 2
         axes.bar(at, heights, 0.92 * width, color=colours[name], label=f"{name} {mean:.1f}")
         axes.errorbar(at[-1:], [mean], reach(means[name], "ap"), **WHISKERS)
-    axes.set_xticks(groups, [*(f"{name}*" if name in PAPERS_SIX else name for name in sequences), "mean"])
+    axes.set_xticks(groups, [*(f"{name}*" if name in PAPER_SEQUENCES else name for name in sequences), "mean"])
     axes.axvline(len(sequences) - 0.325, color="grey", linewidth=0.8, linestyle=":")
     axes.set_xlim(-0.55, groups[-1] + 0.55)
     axes.set_ylabel("AP %")
     settings = result.settings
     axes.set_title(
         f"{settings['detector']}, extent {settings['extent']}, {settings['keypoints']} keypoints"
-        + ("; * the paper's six, by our reading" if set(sequences) & set(PAPERS_SIX) else ""),
+        + ("; * the paper's six, by our reading" if set(sequences) & set(PAPER_SEQUENCES) else ""),
         fontsize=10,
     )
     axes.grid(axis="y", alpha=0.3)

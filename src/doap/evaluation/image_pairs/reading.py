@@ -7,7 +7,7 @@ from doap.datasets.official.image_sequences import read_homography
 from doap.datasets.sets.image_pairs import PairFiles, read_points
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.scoring import ImagePair, View
-from doap.geometry.ground_truth import Truth, from_homography, from_points
+from doap.geometry.ground_truth import GroundTruth, from_homography, from_points
 from doap.geometry.robust import Geometry
 from doap.images.detectors import DETECTORS
 from doap.images.reading import read_grey
@@ -42,7 +42,7 @@ class PairReader:
             raise DoapError(f"{path}: no keypoint found by {self.detector}; is it flat or tiny?")
         return View(image, frames)
 
-    def _truth(self, files: PairFiles, shape: tuple[int, ...]) -> Truth:
+    def _truth(self, files: PairFiles, shape: tuple[int, ...]) -> GroundTruth:
         if not isinstance(files.truth, Path):
             return from_homography(files.truth, shape)
         if files.is_planar:

@@ -15,13 +15,13 @@ from doap.evaluation.harness.result import Score
 from doap.evaluation.image_pairs.correspondences import common_part, corresponding
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.features import FrameDescriber, Matches
-from doap.geometry.ground_truth import Truth
+from doap.geometry.ground_truth import GroundTruth
 from doap.geometry.robust import verify
 from doap.matching.nearest import mutual_nearest, nearest
 from doap.types import Descriptors, Frames, Grey
 
 PIXELS = (1, 3, 5, 10)  # at which mutual matches are judged
-RIGHT_PIXELS = 3.0  # that a right geometry is off, and that a match is where only epipolar lines tell
+CORRECT_PIXELS = 3.0  # that a right geometry is off, and that a match is where only epipolar lines tell
 
 # What each row of scores measures, after the descriptor, the sequence and the pair.
 MEASURED = (
@@ -61,7 +61,7 @@ class ImagePair:
     name: str
     first: View
     second: View
-    truth: Truth
+    truth: GroundTruth
 
     @cached_property
     def common(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -105,12 +105,12 @@ def score(pair: ImagePair, describer: FrameDescriber) -> Score:
         min(map(len, pair.common)),
         correspondences,
         100 * pair_average_precision(pair, *described) if planar else None,
-        _percent(_right_matches(pair, *described) if planar else errors <= RIGHT_PIXELS, min(map(len, pair.common))),
+        _percent(_right_matches(pair, *described) if planar else errors <= CORRECT_PIXELS, min(map(len, pair.common))),
         len(found),
         *(_percent(errors <= pixels, len(errors)) for pixels in PIXELS),
         int(found.inliers.sum()),
         off,
-        100.0 * (off is not None and off < RIGHT_PIXELS),
+        100.0 * (off is not None and off < CORRECT_PIXELS),
     )
     conditions = {"descriptor": describer.name, "sequence": pair.sequence, "pair": pair.name}
     return conditions | dict(zip(MEASURED, values, strict=True))

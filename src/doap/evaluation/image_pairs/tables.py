@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Row, Table, number
-from doap.evaluation.image_pairs.oxford import PAPERS_SIX, by_sequence, mean_of_six
+from doap.evaluation.image_pairs.oxford import PAPER_SEQUENCES, by_sequence, mean_of_six
 from doap.evaluation.image_pairs.scoring import PIXELS
 from doap.evaluation.metrics.significance import LEVEL, RESAMPLES, clusters_of, compare, summarise
 
@@ -34,13 +34,13 @@ def sequence_table(result: Result) -> Table:
     """AP by sequence, best mean first; the paper's six marked."""
     table = by_sequence(result.scores)
     sequences = list(next(iter(table.values())))
-    six = set(PAPERS_SIX) <= set(sequences)
+    six = set(PAPER_SEQUENCES) <= set(sequences)
     rows = []
     for name in _best_first(result):
         own = [table[name][sequence] for sequence in sequences]
         means = [sum(own) / len(own), *([mean_of_six(table[name])] if six else [])]
         rows.append(Row((name, *(number(value, 1) for value in [*own, *means]))))
-    columns = ["descriptor", *(f"{name}*" if name in PAPERS_SIX else name for name in sequences), "mean"]
+    columns = ["descriptor", *(f"{name}*" if name in PAPER_SEQUENCES else name for name in sequences), "mean"]
     return Table(
         (*columns, *(["mean of *"] if six else [])),
         tuple(rows),

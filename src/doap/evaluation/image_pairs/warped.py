@@ -61,7 +61,7 @@ class Score:
     pair: str
     descriptor: str
     average_precision: float
-    right_neighbours: float  # share, of the keypoints that have a counterpart, whose neighbour is right
+    correct_neighbours: float  # share, of the keypoints that have a counterpart, whose neighbour is right
     bytes: int
 
 
@@ -129,7 +129,7 @@ def summarise(scores: Sequence[Score]) -> list[dict[str, float | str | int]]:
             {
                 "descriptor": name,
                 "mAP": 100 * float(np.mean([s.average_precision for s in own])),
-                "right neighbours": 100 * float(np.mean([s.right_neighbours for s in own])),
+                "right neighbours": 100 * float(np.mean([s.correct_neighbours for s in own])),
                 "bytes": own[0].bytes,
                 "pairs": len(own),
             }

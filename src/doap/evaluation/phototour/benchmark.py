@@ -14,7 +14,7 @@ from doap.datasets.official.opening import open_any
 from doap.datasets.official.phototour import INFO, PAIRS, read_pairs, source_files
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
-from doap.evaluation.harness.methods import Contender, Selection
+from doap.evaluation.harness.methods import Method, Selection
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.metrics.average_precision import false_positive_rate_at_recall
 from doap.evaluation.metrics.roc import recalls_at, roc, roc_area
@@ -73,7 +73,7 @@ def open_test(folder: Path, progress: Progress = no_progress) -> PairTest:
         progress: told the pieces done of a conversion, and how many there are.
 
     Raises:
-        DoapError: one line that names the file and the fault.
+        DoapError: one line that names the file and the error.
     """
     if not source_files(folder):
         raise DoapError(f"{folder}: not an official folder of Phototour ({INFO} and *.bmp)")
@@ -135,41 +135,41 @@ def fpr95(model: Descriptor, test: PairTest | Path, progress: Progress = no_prog
     return false_positive_rate_at_recall(opened.distances(np.concatenate(parts)), opened.same)
 
 
-def trained_on(contender: Contender) -> str:
+def trained_on(method: Method) -> str:
     """The scene that a model was trained on, by its card or its name; empty for any other training, or none."""
-    card = find_card(contender.given)
+    card = find_card(method.given)
     named = scene_of(Path(card.origin.data).name) if card else ""
-    return named or scene_of(contender.model.name)
+    return named or scene_of(method.model.name)
 
 
 def evaluate(
     tests: dict[str, PairTest],
-    contenders: Sequence[Contender],
+    methods: Sequence[Method],
     data: str,
     progress: Callable[[str, int, int], None] = lambda _doing, _done, _total: None,
 ) -> Result:
-    """Every contender on every scene that it was not trained on.
+    """Every method on every scene that it was not trained on.
 
     Args:
         tests: by scene.
-        contenders: what to judge.
+        methods: what to judge.
         data: where the tests lie, for the record.
         progress: told what is described, how many patches are done, and how many there are.
 
     Raises:
-        DoapError: if every contender was trained on the only scene there is.
+        DoapError: if every method was trained on the only scene there is.
     """
     scores: list[Score] = []
     curves: list[dict[str, Any]] = []
     for scene, test in tests.items():
-        for contender in contenders:
-            source = trained_on(contender)
+        for method in methods:
+            source = trained_on(method)
             if source == scene:
                 continue
-            found = contender.describe_patches(test.selection, partial(progress, f"{contender.name} on {scene}"))
+            found = method.describe_patches(test.selection, partial(progress, f"{method.name} on {scene}"))
             distances = test.distances(found)
             rates, recalls = roc(distances, test.same)
-            condition = {"descriptor": contender.name, "trained on": source, "test": scene}
+            condition = {"descriptor": method.name, "trained on": source, "test": scene}
             rate = 100 * false_positive_rate_at_recall(distances, test.same)
             scores.append({**condition, "fpr95": rate, "auc": 100 * roc_area(rates, recalls)})
             points = recalls_at(rates, recalls, CURVE_RATES).round(6).tolist()
@@ -183,7 +183,7 @@ def evaluate(
             "pairs": {scene: len(test.same) for scene, test in tests.items()},
             "rule": RULE,
         },
-        contenders=[{**each.about(), "trained on": trained_on(each)} for each in contenders],
+        methods=[{**each.about(), "trained on": trained_on(each)} for each in methods],
         scores=scores,
         curves=curves,
     )

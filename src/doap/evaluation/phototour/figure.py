@@ -24,7 +24,7 @@ def draw_phototour(result: Result, path: Path) -> None:
     """
     scenes = list(dict.fromkeys(str(score["test"]) for score in result.scores))
     drawn = {score["descriptor"] for score in result.scores}
-    names = [model["name"] for model in result.contenders if model["name"] in drawn]
+    names = [model["name"] for model in result.methods if model["name"] in drawn]
     figure = Figure(figsize=(4.2 * len(scenes) + 0.6, 4.4 + 0.22 * -(-len(names) // 4)), layout="constrained")
     panels = figure.subplots(1, len(scenes), sharey=True, squeeze=False)[0]
     for axes, scene in zip(panels, scenes, strict=True):

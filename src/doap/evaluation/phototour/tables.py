@@ -51,7 +51,7 @@ def phototour_table(result: Result | None) -> Table:
 def measured_rows(result: Result) -> list[Row]:
     """A row a method, real-valued ones first: the models that are one method trained on different scenes share it."""
     rows = []
-    for method, models in _methods(result.contenders).items():
+    for method, models in _methods(result.methods).items():
         rates: Rates = {}
         for score in result.scores:
             if score["descriptor"] in [model["name"] for model in models]:
@@ -61,10 +61,10 @@ def measured_rows(result: Result) -> list[Row]:
     return [row for kind in ("real", "binary") for of_kind, row in rows if of_kind == kind]
 
 
-def _methods(contenders: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _methods(methods: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The models of each method: those that differ in the scene alone, which ends their names."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for model in contenders:
+    for model in methods:
         name, scene = str(model["name"]), model["trained on"]
         stem = name[: -len(scene)].rstrip("-_. ") if scene and scene_of(name) == scene else ""
         others = found.get(stem, [])

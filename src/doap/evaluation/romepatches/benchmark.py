@@ -21,7 +21,7 @@ from doap.datasets.official.opening import open_any
 from doap.datasets.official.romepatches import HALVES, source_files
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
-from doap.evaluation.harness.methods import Contender, Selection
+from doap.evaluation.harness.methods import Method, Selection
 from doap.evaluation.harness.result import Result, Score
 from doap.objectives.exact import exact_average_precisions
 from doap.types import Descriptors, Progress, no_progress
@@ -38,7 +38,7 @@ def open_halves(folder: Path, progress: Progress = no_progress) -> PatchSet:
     """The official folder as a patch set, whose sequences are the halves "train" and "test", or the one there is.
 
     Raises:
-        DoapError: one line that names the file and the fault.
+        DoapError: one line that names the file and the error.
     """
     if not source_files(folder):
         raise DoapError(f"{folder}: not an official folder of RomePatches (patch_retrieval_Rome_train.mat …)")
@@ -47,16 +47,16 @@ def open_halves(folder: Path, progress: Progress = no_progress) -> PatchSet:
 
 def evaluate(
     patches: PatchSet,
-    contenders: Sequence[Contender],
+    methods: Sequence[Method],
     data: str,
     device: str = "cpu",
     progress: Callable[[str, int, int], None] = lambda _doing, _done, _total: None,
 ) -> Result:
-    """Every contender on every half.
+    """Every method on every half.
 
     Args:
         patches: from `open_halves`.
-        contenders: what to judge.
+        methods: what to judge.
         data: where the patches lie, for the record.
         device: where to rank; the CPU in place of one without float64.
         progress: told what is done, how much of it, and how much there is.
@@ -67,12 +67,12 @@ def evaluate(
         chosen = np.flatnonzero(patches.sequences == patches.sequence_names.index(half))
         groups, query = patches.groups[chosen], patches.labels["query"][chosen] == 1
         selection = Selection(patches, chosen)
-        for contender in contenders:
-            found = contender.describe_patches(selection, partial(progress, f"describing {half} by {contender.name}"))
-            tell = partial(progress, f"ranking {half} by {contender.name}")
+        for method in methods:
+            found = method.describe_patches(selection, partial(progress, f"describing {half} by {method.name}"))
+            tell = partial(progress, f"ranking {half} by {method.name}")
             scores.append(
                 {
-                    "descriptor": contender.name,
+                    "descriptor": method.name,
                     "half": half,
                     "map": 100 * mean_average_precision(found, groups, None, device, tell),
                     "map official queries": 100 * mean_average_precision(found, groups, query, device, tell)
@@ -87,7 +87,7 @@ def evaluate(
             "patches": {half: int((patches.sequences == patches.sequence_names.index(half)).sum()) for half in halves},
             "rule": RULE,
         },
-        contenders=[each.about() for each in contenders],
+        methods=[each.about() for each in methods],
         scores=scores,
     )
 

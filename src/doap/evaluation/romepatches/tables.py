@@ -40,7 +40,7 @@ def measured_rows(result: Result) -> list[Row]:
     """A row a descriptor, in the order given."""
     scores = {(score["descriptor"], score["half"]): score for score in result.scores}
     rows = []
-    for model in result.contenders:
+    for model in result.methods:
         cells = []
         for half in HALVES:
             score = scores.get((model["name"], half), {})

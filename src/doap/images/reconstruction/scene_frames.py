@@ -11,7 +11,7 @@ from doap.images.extraction import Pyramid, extract_patches
 from doap.images.frames import transform_frames
 from doap.images.overlaps import Ids, overlapping_groups
 from doap.images.reconstruction.colmap import has_colmap, structure_tracks
-from doap.images.reconstruction.static import edge_map, register_still
+from doap.images.reconstruction.static import edge_map, register_static
 from doap.images.reconstruction.tracks import (
     PhotoFeatures,
     PhotoPair,
@@ -75,7 +75,7 @@ def views_of(image: Grey, limit: int, photo: int = 0) -> SceneFrames | None:
     return SceneFrames("views", photos, frames, groups, overlaps, np.zeros(count), f"{count:,} frames of one photo")
 
 
-def still_view(images: Sequence[Grey], limit: int, extent: float) -> SceneFrames | None:
+def static_view(images: Sequence[Grey], limit: int, extent: float) -> SceneFrames | None:
     """The same frames in pictures of a view that stood still, wherever both show the same thing.
 
     Args:
@@ -91,7 +91,7 @@ def still_view(images: Sequence[Grey], limit: int, extent: float) -> SceneFrames
     reference = max(detected, key=lambda number: len(detected[number]))
     edges = edge_map(images[reference])
     motions = {
-        number: np.eye(3) if number == reference else register_still(edges, edge_map(image))
+        number: np.eye(3) if number == reference else register_static(edges, edge_map(image))
         for number, image in enumerate(images)
     }
     registered = {number: motion for number, motion in motions.items() if motion is not None}

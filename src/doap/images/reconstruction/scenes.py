@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.geometry.robust import verify
-from doap.images.reconstruction.static import Map, edge_map, register_still, thumbnail
+from doap.images.reconstruction.static import Map, edge_map, register_static, thumbnail
 from doap.images.reconstruction.tracks import RATIO, THRESHOLD, Ids, PhotoFeatures, components, photo_features
 from doap.matching.nearest import distinctive_matches
 from doap.types import Grey
@@ -56,19 +56,19 @@ def group_photos(
         thumbnails.append(thumbnail(edge_map(image)))
         sizes.append(image.shape)
         progress()
-    still = _still_links(read, np.stack(thumbnails), sizes)
+    still = _static_links(read, np.stack(thumbnails), sizes)
     linked = np.concatenate([still, _feature_links(features, still, progress)])
     return _sort_out(count, still, linked)
 
 
-def _still_links(read: Callable[[int], Grey], thumbnails: NDArray[np.float32], sizes: Sequence[object]) -> Ids:
+def _static_links(read: Callable[[int], Grey], thumbnails: NDArray[np.float32], sizes: Sequence[object]) -> Ids:
     @lru_cache(EDGE_MAPS)
     def edges(number: int) -> Map:
         return edge_map(read(number))
 
     alike = np.argwhere(np.triu(thumbnails @ thumbnails.T, 1) > ALIKE)
     links = [
-        (i, j) for i, j in alike.tolist() if sizes[i] == sizes[j] and register_still(edges(i), edges(j)) is not None
+        (i, j) for i, j in alike.tolist() if sizes[i] == sizes[j] and register_static(edges(i), edges(j)) is not None
     ]
     return np.array(links, np.int64).reshape(-1, 2)
 
@@ -102,7 +102,7 @@ def _compact(features: PhotoFeatures) -> PhotoFeatures:
 
 def _sort_out(count: int, still: Ids, linked: Ids) -> list[Belonging]:
     part = components(count, linked[:, 0], linked[:, 1])
-    still_part = components(count, still[:, 0], still[:, 1])
+    static_part = components(count, still[:, 0], still[:, 1])
     members = [np.flatnonzero(part == number) for number in range(part.max() + 1)]
     largest = max(members, key=len)
     is_scene = len(largest) >= 2 and 2 * len(largest) >= count
@@ -110,7 +110,7 @@ def _sort_out(count: int, still: Ids, linked: Ids) -> list[Belonging]:
     for photos in [largest] if is_scene else members:
         if len(photos) == 1:
             found.append(Belonging("single", photos.tolist()))
-        elif len(np.unique(still_part[photos])) == 1:
+        elif len(np.unique(static_part[photos])) == 1:
             found.append(Belonging("still", photos.tolist()))
         else:
             # Photos that 512 features did not link may still find their place in the scene with all of theirs.

@@ -38,7 +38,7 @@ def thumbnail(edges: Map) -> NDArray[np.float32]:
     return np.asarray(small / max(float(np.linalg.norm(small)), 1e-6), np.float32)
 
 
-def register_still(reference: Map, other: Map) -> NDArray[np.float64] | None:
+def register_static(reference: Map, other: Map) -> NDArray[np.float64] | None:
     """Find the small motion between two pictures of one view, or None if it is not one view.
 
     A shift is found by phase correlation and refined to an affine map by maximising the correlation (ECC).

@@ -44,19 +44,19 @@ PUBLISHED: tuple[Callable[[], PatchNetwork], ...] = (
 DEFAULT_EXTENT = 12.0
 
 
-def list_peers() -> list[str]:
+def list_baselines() -> list[str]:
     """Names of the handcrafted descriptors that `doap.load` knows.
 
     Example:
-        >>> from doap.networks.baselines import list_peers
-        >>> "rootsift" in list_peers()
+        >>> from doap.networks.baselines import list_baselines
+        >>> "rootsift" in list_baselines()
         True
     """
     return sorted(HANDCRAFTED)
 
 
 def handcrafted(name: str) -> Descriptor:
-    """One of `list_peers()`.
+    """One of `list_baselines()`.
 
     Raises:
         DoapError: if the library that computes it is not installed.
@@ -64,7 +64,7 @@ def handcrafted(name: str) -> Descriptor:
     return HANDCRAFTED[name](name)
 
 
-def read_published(path: Path) -> Descriptor | None:
+def load_published(path: Path) -> Descriptor | None:
     """The published network whose weights these are, or None where they are nobody's known here."""
     try:
         with safe_open(path, "pt") as file:

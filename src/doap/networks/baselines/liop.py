@@ -55,6 +55,6 @@ def _open() -> ctypes.CDLL:
         library.vl_liopdesc_process.restype = None
         library.vl_liopdesc_delete.argtypes = [ctypes.c_void_p]
         library.vl_liopdesc_delete.restype = None
-    except (OSError, AttributeError) as fault:
-        raise DoapError("liop needs VLFeat's C library; on Debian and Ubuntu: apt install libvlfeat1") from fault
+    except (OSError, AttributeError) as error:
+        raise DoapError("liop needs VLFeat's C library; on Debian and Ubuntu: apt install libvlfeat1") from error
     return library

@@ -19,8 +19,8 @@ class Mkd(PatchNetwork):
     def __init__(self) -> None:
         try:
             from kornia.feature import MKDDescriptor
-        except ImportError as fault:
-            raise DoapError("mkd needs kornia; install it with: pip install kornia") from fault
+        except ImportError as error:
+            raise DoapError("mkd needs kornia; install it with: pip install kornia") from error
         super().__init__(238, 32)
         no_whitening: Any = None  # allowed, though kornia's types do not say so
         self.kernels = MKDDescriptor(self.input_size, "concat", no_whitening)

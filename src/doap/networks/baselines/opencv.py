@@ -168,10 +168,10 @@ def _learned(family: str, name: str, *arguments: object) -> cv2.Feature2D:
     """An extractor whose weights are downloaded when OpenCV is built, which not every build has done."""
     try:
         extractor: cv2.Feature2D = _contrib(family, name).create(*arguments)
-    except cv2.error as fault:
+    except cv2.error as error:
         raise DoapError(
             f"{name}: this build of OpenCV is without its weights, as the wheels for ARM are; take another build"
-        ) from fault
+        ) from error
     return extractor
 
 
