@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from doap.cli.main import app
 from doap.geometry.homographies import transform_points
+from support.command_line import Doap
 
 STEREO = Path(skimage.__file__).parent / "data"
 LEFT, RIGHT = str(STEREO / "motorcycle_left.png"), str(STEREO / "motorcycle_right.png")
@@ -56,7 +57,7 @@ def test_the_installed_command_runs() -> None:
     assert shown.stdout.startswith("doap 0.")
 
 
-def test_a_stereo_pair_is_matched_drawn_and_written(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_stereo_pair_is_matched_drawn_and_written(doap: Doap, tmp_path: Path) -> None:
     status, shown, _ = doap("match", LEFT, RIGHT, "-o", "out/matches.png", "--json", "out/matches.json")
     assert status == 0
     report = json.loads((tmp_path / "out" / "matches.json").read_text())
@@ -87,7 +88,7 @@ def variants(folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("variant", ["colour", "alpha", "deep", "rotated", "palette"])
-def test_any_kind_of_picture_is_matched(doap, tmp_path: Path, variant: str) -> None:  # type: ignore[no-untyped-def]
+def test_any_kind_of_picture_is_matched(doap: Doap, tmp_path: Path, variant: str) -> None:
     folder = tmp_path / "pictures"
     folder.mkdir()
     pictures = variants(folder)
@@ -100,7 +101,7 @@ def test_any_kind_of_picture_is_matched(doap, tmp_path: Path, variant: str) -> N
     np.testing.assert_allclose(sent, corners, atol=1.5)  # upright, in place
 
 
-def test_unrelated_pictures_have_no_matches_and_that_is_no_fault(doap) -> None:  # type: ignore[no-untyped-def]
+def test_unrelated_pictures_have_no_matches_and_that_is_no_fault(doap: Doap) -> None:
     status, shown, _ = doap("match", STEREO / "coffee.png", STEREO / "brick.png", "--json", "m.json")
     assert status == 0
     assert "no matches found" in shown
@@ -128,7 +129,7 @@ def bad_picture(folder: Path, kind: str) -> Path:
     ],
 )
 @pytest.mark.parametrize("verb", ["match", "describe", "build", "eval"])
-def test_bad_pictures_are_one_line_and_a_fault(doap, tmp_path: Path, kind: str, message: str, verb: str) -> None:  # type: ignore[no-untyped-def]
+def test_bad_pictures_are_one_line_and_a_fault(doap: Doap, tmp_path: Path, kind: str, message: str, verb: str) -> None:
     bad = bad_picture(tmp_path, kind)
     arguments = {
         "match": ("match", LEFT, bad),
@@ -146,7 +147,7 @@ def test_bad_pictures_are_one_line_and_a_fault(doap, tmp_path: Path, kind: str, 
     assert not (tmp_path / "matches.png").exists()
 
 
-def test_unknown_models_and_devices_are_one_line(doap) -> None:  # type: ignore[no-untyped-def]
+def test_unknown_models_and_devices_are_one_line(doap: Doap) -> None:
     status, _, errors = doap("match", LEFT, RIGHT, "--model", "doap-9000")
     assert (status, errors.count("\n")) == (1, 1)
     assert "no model of this name" in errors
@@ -155,13 +156,13 @@ def test_unknown_models_and_devices_are_one_line(doap) -> None:  # type: ignore[
     assert "device abacus" in errors
 
 
-def test_figures_in_unknown_formats_are_refused(doap) -> None:  # type: ignore[no-untyped-def]
+def test_figures_in_unknown_formats_are_refused(doap: Doap) -> None:
     status, _, errors = doap("match", LEFT, RIGHT, "-o", "matches.doc")
     assert status == 1
     assert "figures are written as" in errors
 
 
-def test_describing_goes_on_past_a_bad_picture(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_describing_goes_on_past_a_bad_picture(doap: Doap, tmp_path: Path) -> None:
     bad = bad_picture(tmp_path, "text")
     status, shown, errors = doap("describe", LEFT, bad, "-o", "f", "--model", "doap-demo-256b", "--max-keypoints", "40")
     assert status == 1
@@ -172,7 +173,7 @@ def test_describing_goes_on_past_a_bad_picture(doap, tmp_path: Path) -> None:  #
         assert archive["descriptors"].dtype == np.uint8
 
 
-def test_building_goes_on_past_bad_photos(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_building_goes_on_past_bad_photos(doap: Doap, tmp_path: Path) -> None:
     bad = [bad_picture(tmp_path, kind) for kind in ("text", "flat")]
     status, shown, _ = doap("data", "build", bad[0], STEREO / "coffee.png", bad[1], "-o", "set", "--points", 50)
     assert status == 0
@@ -181,7 +182,7 @@ def test_building_goes_on_past_bad_photos(doap, tmp_path: Path) -> None:  # type
     assert f"left out: {bad[1]}: fewer than 20 distinct keypoints found" in shown
 
 
-def test_the_road_from_photos_to_scores(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_road_from_photos_to_scores(doap: Doap, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("width: 2\ndimensions: 16\nlist_size: 256\nepochs: 9\n")
     status, shown, _ = doap("data", "build", STEREO / "rocket.jpg", "-o", "set", "--points", "300")
     assert status == 0
@@ -225,19 +226,19 @@ def test_the_road_from_photos_to_scores(doap, tmp_path: Path) -> None:  # type: 
         (("data", "info", "nowhere"), "not a patch set"),
     ],
 )
-def test_wrong_words_are_one_line(doap, arguments: tuple[str, ...], message: str) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_words_are_one_line(doap: Doap, arguments: tuple[str, ...], message: str) -> None:
     status, _, errors = doap(*arguments)
     assert (status, errors.count("\n")) == (1, 1)
     assert message in errors
 
 
-def test_a_frame_set_is_built_told_and_shown(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_frame_set_is_built_told_and_shown(doap: Doap, tmp_path: Path) -> None:
     status, shown, _ = doap("data", "build", STEREO / "rocket.jpg", "-o", "set", "--points", "60", "--frames")
     assert status == 0
     assert "FrameSet(60 frames in 1 photo, 60 groups, 1 sequence)" in shown
     assert "how it looks: set/summary.html" in shown
     status, shown, _ = doap("data", "info", "set", "--verify")
-    assert "frames by source: views 60, fixed 0, tracks 0" in shown
+    assert "frames by source: views 60, static 0, tracks 0" in shown
     assert "every checksum is right" in shown
     assert doap("data", "show", "set", "-o", "sheet.png", "--groups", 5)[0] == 0
     with Image.open(tmp_path / "sheet.png") as sheet:

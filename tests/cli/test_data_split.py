@@ -6,6 +6,7 @@ import pytest
 from doap import PatchSet
 from doap.datasets.official.hpatches import STRIPS, write_hpatches_folder
 from doap.datasets.sets.frame_set import FrameSet
+from support.command_line import Doap
 from support.small_frame_set import small_frame_set
 
 
@@ -15,7 +16,7 @@ def frame_set(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def test_a_frame_set_is_split_and_what_went_where_is_told(doap, frame_set: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_frame_set_is_split_and_what_went_where_is_told(doap: Doap, frame_set: Path, tmp_path: Path) -> None:
     status, shown, _ = doap("data", "split", frame_set, "--share", 0.25, "-o", "split", "--seed", 3)
     assert status == 0
     train, aside = (FrameSet.open(tmp_path / "split" / name) for name in ("train", "aside"))
@@ -24,12 +25,12 @@ def test_a_frame_set_is_split_and_what_went_where_is_told(doap, frame_set: Path,
     assert "split/split.csv" in shown
     table = {row.split("│")[1].strip(): row.split("│")[2:4] for row in shown.splitlines() if row.count("│") == 4}
     counts = {source: tuple(map(int, row)) for source, row in table.items()}
-    assert counts == {"views": (11, 4), "fixed": (1, 1), "tracks": (3, 1)}
+    assert counts == {"views": (11, 4), "static": (1, 1), "tracks": (3, 1)}
     status, _, error = doap("data", "split", frame_set, "-o", "split")
     assert (status, "split: exists already" in error) == (1, True)
 
 
-def test_an_official_folder_is_split_by_sequence(doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_an_official_folder_is_split_by_sequence(doap: Doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
     patches = np.random.default_rng(0).integers(0, 256, (5, 65, 65), dtype=np.uint8)
     for name in ("i_a", "i_b", "v_c", "v_d"):
@@ -40,7 +41,7 @@ def test_an_official_folder_is_split_by_sequence(doap, tmp_path: Path, monkeypat
     assert len(names[0]) == 2
 
 
-def test_a_fault_is_one_line(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_fault_is_one_line(doap: Doap, tmp_path: Path) -> None:
     PatchSet([np.zeros((4, 8, 8), np.uint8)], [0, 0, 1, 1]).save(tmp_path / "one")
     status, _, error = doap("data", "split", "one", "-o", "split")
     assert (status, error.count("\n")) == (1, 1)

@@ -67,7 +67,7 @@ def add_still(maker: Maker, folder: str, number: int) -> None:
     points = anywhere(30, number)
     there = send(points, MOTION)
     there[:4] = np.nan
-    maker.add(folder, "fixed", {f"{folder}/a.png": first, f"{folder}/b.png": second}, [points, there])
+    maker.add(folder, "static", {f"{folder}/a.png": first, f"{folder}/b.png": second}, [points, there])
 
 
 def add_plane(maker: Maker, folder: str, number: int, photos: int = 3) -> None:

@@ -9,11 +9,11 @@ from doap.training.recipe import Recipe, read_recipe
 def test_the_papers_choices_by_default() -> None:
     recipe = Recipe()
     assert (recipe.momentum, recipe.weight_decay, recipe.dropout, recipe.dimensions) == (0.9, 1e-4, 0.1, 128)
-    assert (recipe.lr, recipe.list_size, recipe.width) == (0.1, 1024, 32)
+    assert (recipe.lr, recipe.batch_size, recipe.width) == (0.1, 1024, 32)
 
 
 def test_the_rate_scales_with_the_list() -> None:
-    assert Recipe(list_size=4096).initial_rate() == pytest.approx(0.4)
+    assert Recipe(batch_size=4096).initial_lr() == pytest.approx(0.4)
 
 
 def test_settings_go_over_the_file(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_yaml_round_trip(tmp_path: Path) -> None:
         ("- a\n- b", [], "a recipe is a list of 'key: value' lines"),
         ("a: [", [], "not valid YAML"),
         ("shares: {views: 1}", [], "shares are of pools: they need sampling=pools, not groups"),
-        ("shares: {view: 1}\nsampling: pools", [], "shares.view.*: Input should be 'views', 'fixed' or 'tracks'"),
+        ("shares: {view: 1}\nsampling: pools", [], "shares.view.*: Input should be 'views', 'static' or 'tracks'"),
         ("shares: {views: 0}\nsampling: pools", [], "shares.views: Input should be greater than 0"),
         ("matching: 1\nobjective: hardnet", [], "pooled, matching and spacing belong to objective ap, not hardnet"),
         ("spacing: 1.5\nobjective: fastap", [], "pooled, matching and spacing belong to objective ap, not fastap"),
@@ -52,6 +52,11 @@ def test_faults_are_one_line(tmp_path: Path, text: str, settings: list[str], mes
     with pytest.raises(DoapError, match=message) as caught:
         read_recipe(tmp_path / "r.yaml", settings)
     assert "\n" not in str(caught.value)
+
+
+def test_the_former_name_of_the_source_static_is_read(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("shares: {views: 3, fixed: 1}\nsampling: pools")
+    assert read_recipe(tmp_path / "r.yaml").shares == {"views": 3, "static": 1}
 
 
 def test_a_missing_recipe(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from doap.training.batches import make_sampler
 from doap.training.recipe import Recipe, list_recipes, read_recipe
 
 # Section 5 and appendix D: what all trainings share, then what each set of experiments changes.
-ALWAYS = {"momentum": 0.9, "list_size": 1024, "lr": 0.1, "width": 32, "pooled": 0, "bins": None, "held_out": 0}
+ALWAYS = {"momentum": 0.9, "batch_size": 1024, "lr": 0.1, "width": 32, "pooled_weight": 0, "bins": None, "val_fraction": 0}
 PHOTOTOUR = {**ALWAYS, "weight_decay": 1e-4, "dropout": 0.1, "epochs": 100, "schedule": "linear", "augment": True,
              "sampling": "groups", "label_mining": False}  # fmt: skip
 HPATCHES = {**ALWAYS, "weight_decay": 1e-4, "dropout": 0.1, "epochs": 32, "schedule": "steps", "augment": False,
@@ -40,10 +40,10 @@ PAPER: dict[str, dict[str, Any]] = {
     "romepatches-real": {**ROME, **REAL},
     "romepatches-binary": {**ROME, **BINARY},
 }
-PAPER = {name: {**values, "network": "l2net", "objective": "ap", "views": None} for name, values in PAPER.items()}
+PAPER = {name: {**values, "network": "l2net", "objective": "ap", "views_per_group": None} for name, values in PAPER.items()}
 
 # The peers: what each objective takes, and where a peer's network is another.
-PAIRS = {"network": "l2net", "dimensions": 128, "views": 2, "lr": 0.1}
+PAIRS = {"network": "l2net", "dimensions": 128, "views_per_group": 2, "lr": 0.1}
 PEERS: dict[str, dict[str, Any]] = {
     "hardnet": {**PAIRS, "objective": "hardnet"},
     "hardnet-gor": {**PAIRS, "objective": "hardnet-gor"},
@@ -51,33 +51,33 @@ PEERS: dict[str, dict[str, Any]] = {
     "cs-l2net": {**PAIRS, "objective": "l2net", "network": "cs-l2net", "dimensions": 256},
     "sosnet": {**PAIRS, "objective": "sosnet"},
     "hynet": {**PAIRS, "objective": "hynet"},
-    "fastap": {**PAIRS, "objective": "fastap", "views": None},
+    "fastap": {**PAIRS, "objective": "fastap", "views_per_group": None},
     "triplet": {**PAIRS, "objective": "triplet"},
 }
 # Beyond the paper: a large frame set. AP in uneven bins of views from further aside, or with the list of matching.
 # Networks that are small, binary or aligned follow a larger or plainer one.
-FRAMES = {"list_size": 4096, "sampling": "pools", "views": 4, "zoom": 2, "held_out": 0.1,
-          "shares": {"views": 3, "fixed": 1, "tracks": 1}}  # fmt: skip
-UNEVEN = {"jitter": 1.5, "spacing": 1.5, "bins": None, "matching": 0, "lr": 2}
-MATCHING = {"jitter": 1, "matching": 2, "pooled": 0}
-EVEN = {"spacing": None, "bins": 32, **MATCHING}
-TINY = {"network": "tiny", "dropout": 0, "spacing": 1.5, "bins": None, **MATCHING}
-ALIGNED = {"transformer": True, "slower": 10000}
+FRAMES = {"batch_size": 4096, "sampling": "pools", "views_per_group": 4, "zoom": 2, "val_fraction": 0.1,
+          "source_weights": {"views": 3, "static": 1, "tracks": 1}}  # fmt: skip
+UNEVEN = {"jitter": 1.5, "bin_power": 1.5, "bins": None, "matching_weight": 0, "lr": 2}
+MATCHING = {"jitter": 1, "matching_weight": 2, "pooled_weight": 0}
+EVEN = {"bin_power": None, "bins": 32, **MATCHING}
+TINY = {"network": "tiny", "dropout": 0, "bin_power": 1.5, "bins": None, **MATCHING}
+ALIGNED = {"transformer": True, "transformer_lr_divisor": 10000}
 OURS: dict[str, dict[str, Any]] = {
-    "frames-real": {**REAL, **UNEVEN, "pooled": 0.3, "epochs": 12},
-    "frames-binary": {**BINARY, **UNEVEN, "pooled": 0, "epochs": 9, "teacher": "doap-128", "distil": 3},
-    "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, "pooled": 0, "epochs": 5, "teacher": "doap-128", "distil": 5},
-    "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, "lr": 2, "epochs": 6, "teacher": "doap-256b", "distil": 5},
-    "frames-tiny-real": {**REAL, **TINY, "zoom": 1.5, "lr": 1, "epochs": 10, "teacher": "doap-128", "distil": 2},
-    "frames-tiny-binary": {**BINARY, **TINY, "lr": 2, "epochs": 8, "teacher": "doap-256b", "distil": 5},
+    "frames-real": {**REAL, **UNEVEN, "pooled_weight": 0.3, "epochs": 12},
+    "frames-binary": {**BINARY, **UNEVEN, "pooled_weight": 0, "epochs": 9, "teacher": "doap-128", "distillation_weight": 3},
+    "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, "pooled_weight": 0, "epochs": 5, "teacher": "doap-128", "distillation_weight": 5},
+    "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, "lr": 2, "epochs": 6, "teacher": "doap-256b", "distillation_weight": 5},
+    "frames-tiny-real": {**REAL, **TINY, "zoom": 1.5, "lr": 1, "epochs": 10, "teacher": "doap-128", "distillation_weight": 2},
+    "frames-tiny-binary": {**BINARY, **TINY, "lr": 2, "epochs": 8, "teacher": "doap-256b", "distillation_weight": 5},
 }
 TABLE = {
     **PAPER,
     **{f"phototour-{name}": {**PHOTOTOUR, "kind": "real", **values} for name, values in PEERS.items()},
     **{f"hpatches-{name}": {**HPATCHES, "kind": "real", **values} for name, values in PEERS.items()},
     **{name: {**FRAMES, **values} for name, values in OURS.items()},
-    "photos-real": {**REAL, "spacing": 1.5, "pooled": 0, "epochs": 20, "lr": 2},
-    "photos-binary": {**BINARY, "spacing": 1.5, "pooled": 0, "epochs": 20, "lr": 2},
+    "photos-real": {**REAL, "bin_power": 1.5, "pooled_weight": 0, "epochs": 20, "lr": 2},
+    "photos-binary": {**BINARY, "bin_power": 1.5, "pooled_weight": 0, "epochs": 20, "lr": 2},
 }
 
 
@@ -102,19 +102,19 @@ def test_each_recipe_begins_with_what_it_is(name: str) -> None:
 @pytest.mark.parametrize("name", PAPER)
 def test_the_rate_over_the_epochs(name: str) -> None:
     recipe = read_recipe(name)
-    assert recipe.initial_rate() == pytest.approx(0.1)
+    assert recipe.initial_lr() == pytest.approx(0.1)
     if name.startswith("hpatches"):
         epochs, expected = [0, 9, 10, 19, 20, 29, 30, 31], [0.1, 0.1, 1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-4]
-        assert [recipe.rate(epoch, 0.7) for epoch in epochs] == pytest.approx(expected)
+        assert [recipe.lr_at(epoch, 0.7) for epoch in epochs] == pytest.approx(expected)
     elif name.startswith("phototour"):
-        assert [recipe.rate(epoch, 0) for epoch in (0, 25, 50, 99)] == pytest.approx([0.1, 0.075, 0.05, 0.001])
+        assert [recipe.lr_at(epoch, 0) for epoch in (0, 25, 50, 99)] == pytest.approx([0.1, 0.075, 0.05, 0.001])
     else:
-        assert [recipe.rate(epoch, 0.5) for epoch in range(5)] == pytest.approx([0.09, 0.07, 0.05, 0.03, 0.01])
+        assert [recipe.lr_at(epoch, 0.5) for epoch in range(5)] == pytest.approx([0.09, 0.07, 0.05, 0.03, 0.01])
 
 
 @pytest.mark.parametrize(("size", "rate"), [(256, 0.025), (512, 0.05), (1024, 0.1), (2048, 0.2), (4096, 0.4)])
 def test_the_rate_over_the_batch_sizes_of_the_papers_figure(size: int, rate: float) -> None:
-    assert read_recipe("phototour-real", [f"list_size={size}"]).initial_rate() == pytest.approx(rate)
+    assert read_recipe("phototour-real", [f"batch_size={size}"]).initial_lr() == pytest.approx(rate)
 
 
 @pytest.mark.parametrize("name", ["hpatches-st-lm-real", "hpatches-st-lm-binary"])

@@ -1,5 +1,6 @@
-"""Recipes: everything that decides a training besides the data, typed, in one YAML file."""
+"""Training recipes: everything that decides a training besides the data, typed, in one YAML file."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -12,132 +13,211 @@ from doap.networks.architecture import Architecture
 from doap.types import Kind
 
 Objective = Literal["ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet"]
-EPOCHS_A_STEP = 10
-SHIPPED = Path(__file__).parent.parent / "recipes"
+EPOCHS_PER_STEP = 10
+RECIPES_FOLDER = Path(__file__).parent.parent / "recipes"
+
+RENAMED_KEYS = {
+    "list_size": "batch_size",
+    "views": "views_per_group",
+    "per_pool": "groups_per_sequence",
+    "shares": "source_weights",
+    "spacing": "bin_power",
+    "pooled": "pooled_weight",
+    "matching": "matching_weight",
+    "distil": "distillation_weight",
+    "slower": "transformer_lr_divisor",
+    "averaging": "ema_decay",
+    "held_out": "val_fraction",
+}
+"""Keys of version 0.1, by their old name. Recipes that a run recorded are translated; a user's are refused."""
 
 
 class Recipe(Architecture):
-    """A network and how to train it; the paper's choices by default (section 4 and appendix C)."""
+    """A network and how to train it. The defaults are the paper's (section 4 and appendix C)."""
 
-    # The descriptor.
+    # Descriptor
     kind: Kind = Field(default="real", description="real (unit vectors) or binary (bits)")
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    # The lists.
-    list_size: int = Field(default=1024, ge=2, description="M, patches a batch")
+    # Batches
+    batch_size: int = Field(default=1024, ge=2, description="M, patches per batch; each is a query over all others")
     sampling: Literal["groups", "every-group-first", "sequence-pairs", "pools"] = Field(
-        default="groups", description="groups over all sequences, or lists from few of them; see patches/sampling.py"
+        default="groups",
+        description="groups of all sequences, or batches from few of them; see datasets/batches/sampling.py",
     )
-    views: int | None = Field(default=None, ge=2, description="patches each group gives; all it has by default")
-    per_pool: int = Field(default=64, gt=0, description="groups from each sequence, where sampling is pools")
-    shares: dict[Source, PositiveFloat] | None = Field(
+    views_per_group: int | None = Field(default=None, ge=2, description="patches per group; by default all it has")
+    groups_per_sequence: int = Field(default=64, gt=0, description="groups from each sequence; sampling=pools only")
+    source_weights: dict[Source, PositiveFloat] | None = Field(
         default=None,
         min_length=1,
-        description="of the pools of a batch, by source; of frame sets; as they come by default",
+        description="weight of each source (views, static, tracks) in a batch; frame sets with sampling=pools only",
     )
-    augment: bool = Field(default=False, description="flip and turn the patches of a group, all alike")
+    augment: bool = Field(default=False, description="flip and rotate the patches of a group, all alike")
     zoom: float = Field(
-        default=0.0, ge=0, le=4, description="octaves by which groups are seen closer, at most; of frame sets alone"
+        default=0.0, ge=0, le=4, description="largest zoom in octaves, sampled per group; frame sets only"
     )
-    jitter: float = Field(
-        default=1.0, ge=0, le=4, description="factor of how far views are moved and turned; of frame sets alone"
+    jitter: float = Field(default=1.0, ge=0, le=4, description="factor on the geometric jitter; frame sets only")
+    label_mining: bool = Field(default=False, description="ignore patches of a sequence that look alike as negatives")
+    # Objective
+    objective: Objective = Field(default="ap", description="ap, or the objective of a baseline")
+    bins: int | None = Field(
+        default=None, ge=1, description="b, histogram bins; by default 25 for real, one per bit for binary"
     )
-    label_mining: bool = Field(default=False, description="ignore patches of a sequence that look too much alike")
-    # The objective.
-    objective: Objective = Field(default="ap", description="ap, or that of a peer")
-    bins: int | None = Field(default=None, ge=1, description="b; by default 25 for real, one a bit for binary")
-    spacing: float | None = Field(
-        default=None, gt=0, description="bins, 10 by default, are even in this power of relative squared distances"
+    bin_power: float | None = Field(
+        default=None, gt=0, description="uneven bins (10 by default), even in this power of relative squared distance"
     )
-    pooled: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
-    matching: float = Field(
+    pooled_weight: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
+    matching_weight: float = Field(
         default=0.0, ge=0, description="weight of the AP of all queries' matches and nearest non-matches in one list"
     )
-    teacher: str | None = Field(default=None, description="a trained model to follow as well, by its name or path")
-    distil: float = Field(default=1.0, gt=0, description="weight of following the teacher")
-    # The descent.
+    teacher: str | None = Field(default=None, description="trained model to distil from, by name or path")
+    distillation_weight: float = Field(default=1.0, gt=0, description="weight of the distillation loss")
+    # Optimisation
     epochs: int = Field(default=100, gt=0)
     lr: float = Field(default=0.1, gt=0, description="learning rate at M = 1,024; scaled linearly with M")
     schedule: Literal["linear", "steps"] = Field(
-        default="linear", description="the rate falls linearly to 0, or is divided by 10 every 10 epochs"
+        default="linear", description="decay of the learning rate: linear to 0, or by 10 every 10 epochs"
     )
-    slower: float = Field(
-        default=100.0, ge=1, description="divides the rate of the layer that predicts the Spatial Transformer's move"
+    transformer_lr_divisor: float = Field(
+        default=100.0, ge=1, description="divides the learning rate of the Spatial Transformer's prediction layer"
     )
     momentum: float = Field(default=0.9, ge=0, lt=1)
     weight_decay: float = Field(default=1e-4, ge=0)
-    averaging: float = Field(
+    ema_decay: float = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="decay of the weights' moving average, which is kept in their place; 0: none",
+        description="decay of the exponential moving average of the weights, which is evaluated and saved; 0: none",
     )
-    # How it is run.
-    held_out: float = Field(default=0.0, ge=0, lt=1, description="share of the scenes kept for validation")
+    # Run
+    val_fraction: float = Field(default=0.0, ge=0, lt=1, description="fraction of the scenes kept for validation")
     chunk: int | None = Field(
-        default=None, ge=4, description="patches the network sees at once; longer lists are worked off in parts"
+        default=None, ge=4, description="patches per forward pass of the network; larger batches are split"
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="of the network; auto is bf16 where the hardware multiplies it, fp32 elsewhere"
+        default="auto", description="of the network; auto is bf16 where the hardware multiplies it, else fp32"
     )
-    compile: bool = Field(default=False, description="torch.compile the network: try whether it pays on your device")
+    compile: bool = Field(default=False, description="compile the network with torch.compile")
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
-    def _trains(self) -> Self:
-        """Refuse what does not go together."""
-        if self.shares and self.sampling != "pools":
-            raise ValueError(f"shares are of pools: they need sampling=pools, not {self.sampling}")
+    def _check_combination(self) -> Self:
+        if self.source_weights and self.sampling != "pools":
+            raise ValueError(f"source_weights needs sampling=pools, not {self.sampling}")
         if self.kind == "binary" and self.dimensions % 8:
-            raise ValueError(f"bits come in bytes: dimensions must be a multiple of 8, not {self.dimensions}")
+            raise ValueError(f"binary descriptors need dimensions that are a multiple of 8, not {self.dimensions}")
         if self.objective != "ap":
             if self.kind == "binary":
                 raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
-            if self.pooled or self.matching or self.spacing:
-                raise ValueError(f"pooled, matching and spacing belong to objective ap, not {self.objective}")
+            if self.pooled_weight or self.matching_weight or self.bin_power:
+                raise ValueError(
+                    f"pooled_weight, matching_weight and bin_power need objective=ap, not {self.objective}"
+                )
         return self
 
     @property
     def architecture(self) -> Architecture:
-        """The network alone, as a card says it."""
+        """The network alone, as recorded on a card."""
         return Architecture(**{name: getattr(self, name) for name in Architecture.model_fields})
 
-    def initial_rate(self) -> float:
-        """The learning rate that training starts with."""
-        return self.lr * self.list_size / 1024
+    def initial_lr(self) -> float:
+        """Return the learning rate at the start of the training."""
+        return self.lr * self.batch_size / 1024
 
-    def rate(self, epoch: int, share: float) -> float:
-        """The learning rate when `share` of an epoch, in [0, 1), is done."""
+    def lr_at(self, epoch: int, fraction: float) -> float:
+        """Return the learning rate after a fraction, in [0, 1), of an epoch."""
         if self.schedule == "steps":
-            return self.initial_rate() / float(10 ** (epoch // EPOCHS_A_STEP))
-        return self.initial_rate() * (1 - (epoch + share) / self.epochs)
+            return self.initial_lr() / float(10 ** (epoch // EPOCHS_PER_STEP))
+        return self.initial_lr() * (1 - (epoch + fraction) / self.epochs)
 
     def to_yaml(self) -> str:
-        """As it is written to a run folder."""
+        """Return the recipe as YAML, defaults included."""
         return yaml.safe_dump(self.model_dump(), sort_keys=False)
 
 
 def list_recipes() -> dict[str, str]:
-    """Names of the recipes that ship with the package, each with the line that says what it is.
+    """Return the names of the recipes that ship with the package, with a one-line description each.
 
     Example:
         >>> list_recipes()["phototour-real"]
-        'Phototour, DOAP+: 128-d real-valued; one training a set, three in all, give the six train/test pairs.'
+        'Phototour, DOAP+: 128-d real-valued; three trainings, one per set, give the six train/test pairs.'
     """
-    files = sorted(SHIPPED.glob("*.yaml"), key=lambda file: file.stem)
+    files = sorted(RECIPES_FOLDER.glob("*.yaml"), key=lambda file: file.stem)
     return {file.stem: file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files}
 
 
 def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> Recipe:
-    """Read a recipe, with `key=value` settings over it.
+    """Read a recipe.
 
     Args:
-        name_or_path: the name of one that ships with the package, or the path of a YAML file.
-        settings: `key=value` texts.
+        name_or_path: Name of a recipe that ships with the package, or path of a YAML file.
+        settings: `key=value` texts that override the file.
 
     Raises:
-        DoapError: one line that names the file, the key and the error.
+        DoapError: If the file, a key or a value is invalid; one line that names it.
     """
-    path = _find(str(name_or_path))
+    values = _read_yaml(_find_recipe(str(name_or_path)))
+    check_renamed(values, str(name_or_path))
+    for setting in settings or []:
+        key, equals, text = setting.partition("=")
+        key = key.strip()
+        if not equals:
+            raise DoapError(f"--set {setting}: write it as key=value")
+        check_renamed([key], f"--set {setting}")
+        try:
+            values[key] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise DoapError(f"--set {setting}: not valid YAML ({' '.join(str(error).split())})") from error
+    recipe = _validate(values, str(name_or_path))
+    if recipe.teacher is not None and Path(recipe.teacher).exists():  # a run may be resumed from another folder
+        return recipe.model_copy(update={"teacher": str(Path(recipe.teacher).absolute())})
+    return recipe
+
+
+def read_recorded_recipe(path: Path) -> Recipe:
+    """Read the recipe.yaml of a run folder, also one written by version 0.1.
+
+    Raises:
+        DoapError: If the file is missing or invalid.
+    """
+    return _validate(upgrade_recipe(_read_yaml(path)), str(path))
+
+
+def upgrade_recipe(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded recipe with the keys of this version.
+
+    Args:
+        values: Recipe as recorded in a run folder, on a card or in the file of a study or sweep.
+
+    Example:
+        >>> upgrade_recipe({"list_size": 64, "shares": {"fixed": 1.0}, "lr": 0.1})
+        {'batch_size': 64, 'source_weights': {'static': 1.0}, 'lr': 0.1}
+    """
+    upgraded = {RENAMED_KEYS.get(key, key): value for key, value in values.items()}
+    weights = upgraded.get("source_weights")
+    if isinstance(weights, dict):
+        upgraded["source_weights"] = {"static" if name == "fixed" else name: w for name, w in weights.items()}
+    return upgraded
+
+
+def check_renamed(keys: Iterable[str], where: str) -> None:
+    """Raise a DoapError that names the new keys if some keys are those of version 0.1."""
+    old = [key for key in keys if key in RENAMED_KEYS]
+    if old:
+        new = ", ".join(RENAMED_KEYS[key] for key in old)
+        raise DoapError(f"{where}: {', '.join(old)} {'was' if len(old) == 1 else 'were'} renamed; use {new}")
+
+
+def _find_recipe(name: str) -> Path:
+    recipes = list_recipes()
+    if name in recipes:
+        return RECIPES_FOLDER / f"{name}.yaml"
+    path = Path(name)
+    if path.exists() or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        return path
+    raise DoapError(f"{name}: no such file, and no recipe of this name (there are: {', '.join(recipes)})")
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -147,32 +227,14 @@ def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> 
     values = {} if values is None else values
     if not isinstance(values, dict):
         raise DoapError(f"{path}: a recipe is a list of 'key: value' lines")
-    for setting in settings or []:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise DoapError(f"--set {setting}: write it as key=value")
-        try:
-            values[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise DoapError(f"--set {setting}: not valid YAML ({' '.join(str(error).split())})") from error
+    return values
+
+
+def _validate(values: Mapping[str, Any], where: str) -> Recipe:
     try:
-        recipe = Recipe.model_validate(values)
+        return Recipe.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "recipe"
-        known = f"; known keys are {', '.join(Recipe.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise DoapError(f"{name_or_path}: {place}: {first['msg']}{known}") from error
-    if recipe.teacher is not None and Path(recipe.teacher).exists():  # to be found wherever the run goes on from
-        return recipe.model_copy(update={"teacher": str(Path(recipe.teacher).absolute())})
-    return recipe
-
-
-def _find(wanted: str) -> Path:
-    """The file of a recipe; one that is nowhere but is called like a file is left to be told by who reads it."""
-    known = list_recipes()
-    if wanted in known:
-        return SHIPPED / f"{wanted}.yaml"
-    path = Path(wanted)
-    if path.exists() or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        return path
-    raise DoapError(f"{wanted}: no such file, and no recipe of this name (there are: {', '.join(known)})")
+        key = ".".join(map(str, first["loc"])) or "recipe"
+        keys = f"; keys are {', '.join(Recipe.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        raise DoapError(f"{where}: {key}: {first['msg']}{keys}") from error

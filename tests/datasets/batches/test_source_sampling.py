@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from doap import DoapError
-from doap.datasets.batches.source_sampling import SourceBatches
+from doap.datasets.batches.source_sampling import SourceSampler
 from doap.datasets.sets.frame_set import SOURCES, FrameSet, encode
 
 # Sequence, source and groups of each pool; sequence 3 has pools of two sources.
 POOLS = [
     (0, "views", 30), (1, "views", 9), (2, "views", 12), (3, "views", 25), (4, "views", 40),
-    (5, "fixed", 16), (3, "fixed", 11), (6, "fixed", 2), (7, "tracks", 20), (8, "tracks", 14),
+    (5, "static", 16), (3, "static", 11), (6, "static", 2), (7, "tracks", 20), (8, "tracks", 14),
 ]  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def frames() -> FrameSet:
     return FrameSet([picture], ["photo"], photos, placed, groups, sequences.copy(), sources.copy())
 
 
-def drawn(frames: FrameSet, sampler: SourceBatches, epochs: int = 1) -> list[np.ndarray]:
+def drawn(frames: FrameSet, sampler: SourceSampler, epochs: int = 1) -> list[np.ndarray]:
     """The groups of each batch; each must come in one piece of three items."""
     found = []
     for indices in (batch for epoch in range(epochs) for batch in sampler.batches(epoch)):
@@ -47,7 +47,7 @@ def pools_of(frames: FrameSet, groups: np.ndarray) -> list[tuple[int, int]]:
 
 
 def test_batches_have_the_shares_and_no_pool_twice(frames: FrameSet) -> None:
-    sampler = SourceBatches(frames, 4, 5, 0, 3, {"views": 2, "fixed": 1.2, "tracks": 0.8})
+    sampler = SourceSampler(frames, 4, 5, 0, 3, {"views": 2, "static": 1.2, "tracks": 0.8})
     assert sampler.count(0) == 179 // 20
     counts = []
     for groups in drawn(frames, sampler, 60):
@@ -60,7 +60,7 @@ def test_batches_have_the_shares_and_no_pool_twice(frames: FrameSet) -> None:
 
 
 def test_larger_pools_come_more_often_and_their_groups_alike(frames: FrameSet) -> None:
-    sampler = SourceBatches(frames, 1, 5, 0, 3, {"views": 1})
+    sampler = SourceSampler(frames, 1, 5, 0, 3, {"views": 1})
     batches = drawn(frames, sampler, 60)  # of 35
     sequences = [pools_of(frames, groups)[0][0] for groups in batches]
     expected = len(batches) * np.array([30, 9, 12, 25, 40]) / 116
@@ -71,15 +71,15 @@ def test_larger_pools_come_more_often_and_their_groups_alike(frames: FrameSet) -
 
 
 def test_the_same_from_any_place_and_other_in_each_epoch(frames: FrameSet) -> None:
-    sampler = SourceBatches(frames, 3, 5, 4, 3, {"views": 1, "tracks": 1})
+    sampler = SourceSampler(frames, 3, 5, 4, 3, {"views": 1, "tracks": 1})
     whole = list(sampler.batches(1))
     np.testing.assert_array_equal(np.stack(list(sampler.batches(1, 4))), np.stack(whole[4:]))
     assert not np.array_equal(whole[0], next(sampler.batches(2)))
-    assert not np.array_equal(whole[0], next(SourceBatches(frames, 3, 5, 5, 3, {"views": 1, "tracks": 1}).batches(1)))
+    assert not np.array_equal(whole[0], next(SourceSampler(frames, 3, 5, 5, 3, {"views": 1, "tracks": 1}).batches(1)))
 
 
 def test_a_source_with_few_pools_gives_all_and_the_others_fill_up(frames: FrameSet) -> None:
-    sampler = SourceBatches(frames, 6, 5, 0, 3, {"views": 2, "fixed": 1, "tracks": 9})
+    sampler = SourceSampler(frames, 6, 5, 0, 3, {"views": 2, "static": 1, "tracks": 9})
     counts = [
         np.bincount([source for _, source in pools_of(frames, groups)], minlength=3)
         for groups in drawn(frames, sampler, 60)
@@ -92,11 +92,11 @@ def test_a_source_that_the_set_lacks_is_left_out(frames: FrameSet) -> None:
     part = frames.part(frames.sources == SOURCES.index("views"))
     (views,) = {
         tuple(source for _, source in pools_of(part, groups))
-        for groups in drawn(part, SourceBatches(part, 4, 5, 0, 3, {"views": 1, "fixed": 1, "tracks": 1}))
+        for groups in drawn(part, SourceSampler(part, 4, 5, 0, 3, {"views": 1, "static": 1, "tracks": 1}))
     }
     assert views == (0, 0, 0, 0)
 
 
 def test_too_few_pools(frames: FrameSet) -> None:
-    with pytest.raises(DoapError, match=r"4 sequences have 5 groups of fixed or tracks, and a batch takes 5 such"):
-        SourceBatches(frames, 5, 5, 0, 3, {"fixed": 1.9, "tracks": 2.1})
+    with pytest.raises(DoapError, match=r"4 sequences have 5 groups of static or tracks, and a batch takes 5 such"):
+        SourceSampler(frames, 5, 5, 0, 3, {"static": 1.9, "tracks": 2.1})

@@ -47,7 +47,7 @@ def frame_set(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("sets") / "frames"
     built = build([photos], target, SETTINGS, pixels=False)
     assert {row.name: row.found.source for row in built.scenes} == {
-        "photos/bracket": "fixed",
+        "photos/bracket": "static",
         "photos/plane": "tracks",
         "photos/single/astronaut.png": "views",
         "photos/single/rocket.jpg": "views",
@@ -66,7 +66,7 @@ def test_every_frame_knows_its_photo_scene_and_source(frame_set: Path, photos: P
     photo = [found.photo_names[p] for p in found.photos]
     assert all(inside.startswith(name) for inside, name in zip(photo, scene, strict=True))
     assert {(n, SOURCES[s]) for n, s in zip(scene, found.sources, strict=True)} == {
-        ("photos/bracket", "fixed"),
+        ("photos/bracket", "static"),
         ("photos/plane", "tracks"),
         ("photos/single/astronaut.png", "views"),
         ("photos/single/rocket.jpg", "views"),
@@ -83,13 +83,13 @@ def test_the_page_tells_all(frame_set: Path) -> None:
     assert "photos/plane" in page
     assert "by homographies" in page
     assert "text.jpg" in page
-    for picture in ("sizes.png", "sheet-views.png", "sheet-fixed.png", "sheet-tracks.png"):
+    for picture in ("sizes.png", "sheet-views.png", "sheet-static.png", "sheet-tracks.png"):
         assert picture in page
         with Image.open(frame_set / picture) as drawn:
             assert drawn.width > 400
     rows = (frame_set / "scenes.csv").read_text().splitlines()
     assert len(rows) == 5
-    assert rows[1].startswith("photos/bracket,fixed,2,2,")
+    assert rows[1].startswith("photos/bracket,static,2,2,")
 
 
 def test_with_pixels_it_is_the_same_set_cut(frame_set: Path, photos: Path, tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_with_pixels_it_is_the_same_set_cut(frame_set: Path, photos: Path, tmp_p
 
 def test_sources_can_be_switched_off(photos: Path, tmp_path: Path) -> None:
     only = BuildSettings(points=40, views=False, tracks=False)
-    built = build([photos], tmp_path / "fixed", only, pixels=False)
-    assert [row.found.source for row in built.scenes] == ["fixed"]
+    built = build([photos], tmp_path / "static", only, pixels=False)
+    assert [row.found.source for row in built.scenes] == ["static"]
     built = build([photos / "bracket"], tmp_path / "views", BuildSettings(points=40, fixed=False), pixels=False)
     # One photo alone: both would show the same points as different groups.
     assert FrameSet.open(tmp_path / "views").photo_names in (["bracket/0.png"], ["bracket/1.webp"])

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from doap import DoapError
-from doap.datasets.build.image_pairs import Wanted, make_pairs, static_copies
+from doap.datasets.build.image_pairs import Wanted, make_pairs, make_static_copies
 from doap.datasets.official.image_sequences import find_sequences, read_homography
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.image_pairs import find_pairs
@@ -122,7 +122,7 @@ def test_other_pictures_come_first_and_then_warps_of_them() -> None:
     pictures = [look(0), (look(0) // 2), (look(0) // 4)]
     motions = [np.eye(3), MOTION, np.linalg.inv(MOTION)]
     random = np.random.default_rng(0)
-    copies = list(static_copies(pictures, motions, 5, random))
+    copies = list(make_static_copies(pictures, motions, 5, random))
     assert len(copies) == 5
     plain = [next(k for k in (1, 2) if np.array_equal(copy, pictures[k])) for copy, _ in copies[:2]]
     assert sorted(plain) == [1, 2]
@@ -130,14 +130,14 @@ def test_other_pictures_come_first_and_then_warps_of_them() -> None:
         np.testing.assert_array_equal(homography, motions[number])
     for copy, _ in copies[2:]:
         assert copy.max() <= pictures[1].max() + 1  # never the first, whose light it would share
-    assert len(list(static_copies(pictures, motions, 1, random))) == 1
+    assert len(list(make_static_copies(pictures, motions, 1, random))) == 1
 
 
 def test_pictures_that_did_not_register_are_no_pair(tmp_path: Path) -> None:
     maker = Maker()
     points = anywhere(30, 0)
     wrong = points + np.random.default_rng(0).normal(0, 2, points.shape)
-    maker.add("view", "fixed", {"view/a.png": look(0), "view/b.png": look(1)}, [points, wrong])
+    maker.add("view", "static", {"view/a.png": look(0), "view/b.png": look(1)}, [points, wrong])
     add_still(maker, "vi/ew", 2)
     add_still(maker, "vi-ew", 3)
     rows = make_pairs(maker.made(), tmp_path / "pairs", Wanted())

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from doap.datasets.build.shared_points import overlapping_pairs, proven_geometry, shared_points
+from doap.datasets.build.shared_points import overlapping_pairs, determine_geometry, shared_points
 from support.small_frame_set import (
     PLANE,
     SHAPE,
@@ -47,7 +47,7 @@ def test_shared_points_are_those_of_the_same_groups() -> None:
 
 
 def test_points_of_a_plane_prove_its_homography() -> None:
-    truth = proven_geometry(noisy(plane(), 0.2), SHAPES)
+    truth = determine_geometry(noisy(plane(), 0.2), SHAPES)
     assert truth is not None
     assert truth.geometry == "homography"
     corners = np.array([[0, 0], [SHAPE[1], 0], [0, SHAPE[0]], SHAPE[::-1]])
@@ -55,7 +55,7 @@ def test_points_of_a_plane_prove_its_homography() -> None:
 
 
 def test_points_in_space_prove_their_epipolar_lines() -> None:
-    truth = proven_geometry(noisy(scene(), 0.2), SHAPES)
+    truth = determine_geometry(noisy(scene(), 0.2), SHAPES)
     assert truth is not None
     assert truth.geometry == "fundamental"
     others = deep_points(200, 11)
@@ -75,7 +75,7 @@ def test_points_in_space_prove_their_epipolar_lines() -> None:
     ],
 )
 def test_what_is_not_proven_is_left_open(points: np.ndarray) -> None:
-    assert proven_geometry(points, SHAPES) is None
+    assert determine_geometry(points, SHAPES) is None
 
 
 def test_pairs_come_from_the_half_that_shares_less() -> None:
@@ -111,7 +111,7 @@ def test_a_scene_with_depth_has_no_flat_pair() -> None:
     )  # fmt: skip
     data = maker.made()
     assert {t.geometry for *_, t in overlapping_pairs(data, (0,), 9, np.random.default_rng(0))} == {"homography"}
-    truth = proven_geometry(shared_points(data, 3, 4), SHAPES)
+    truth = determine_geometry(shared_points(data, 3, 4), SHAPES)
     assert truth is not None
     assert truth.geometry == "homography"
     ((a, b, truth),) = overlapping_pairs(data, (1,), 9, np.random.default_rng(0))

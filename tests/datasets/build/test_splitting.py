@@ -55,9 +55,9 @@ def test_every_source_gives_its_share_and_the_table_tells(tmp_path: Path) -> Non
         rows = list(csv.DictReader(file))
     assert [row["scene"] for row in rows] == sorted(scene.name for scene in scenes_of(small_frame_set()))
     aside = [row["source"] for row in rows if row["half"] == "aside"]
-    assert {source: aside.count(source) for source in ("views", "fixed", "tracks")} == {
+    assert {source: aside.count(source) for source in ("views", "static", "tracks")} == {
         "views": 4,  # of 14 photos and a folder
-        "fixed": 1,
+        "static": 1,
         "tracks": 1,
     }
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from doap import DoapError
-from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.sets import frame_set as frameset
 from doap.datasets.sets.frame_set import FrameSet, encode
 from doap.images.frames import detect_dog
@@ -14,7 +14,7 @@ from doap.images.frames import detect_dog
 @pytest.fixture
 def made(photo: np.ndarray) -> FrameSet:
     pictures = [("north", photo[:200, :300]), ("flat", np.full((50, 50), 7, np.uint8)), ("south", photo[250:, 100:])]
-    return frames_of_photos(pictures, lambda image: detect_dog(image, 60))
+    return frame_set_from_photos(pictures, lambda image: detect_dog(image, 60))
 
 
 def test_every_frame_is_a_group_and_every_photo_a_sequence(made: FrameSet, photo: np.ndarray) -> None:
@@ -28,7 +28,7 @@ def test_every_frame_is_a_group_and_every_photo_a_sequence(made: FrameSet, photo
 
 def test_no_frame_at_all_is_refused() -> None:
     with pytest.raises(DoapError, match="no keypoint found"):
-        frames_of_photos([("flat", np.full((50, 50), 7, np.uint8))], lambda image: detect_dog(image, 60))
+        frame_set_from_photos([("flat", np.full((50, 50), 7, np.uint8))], lambda image: detect_dog(image, 60))
 
 
 @pytest.mark.parametrize("shard_bytes", [1, 1 << 25])

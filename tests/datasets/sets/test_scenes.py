@@ -12,7 +12,7 @@ def test_folders_are_scenes_unless_they_are_collections() -> None:
     folders = {f"set/{name}{number}" for name in ("still", "plane", "scene") for number in range(2)}
     assert set(found) == singles | folders | {"set/few"}
     assert found["set/few"] == SetScene("set/few", "views", (20, 21, 22))
-    assert found["set/still1"].source == "fixed"
+    assert found["set/still1"].source == "static"
     assert found["set/plane0"].source == found["set/scene1"].source == "tracks"
     assert found["set/many/07.png"] == SetScene("set/many/07.png", "views", (7,))
 
@@ -23,11 +23,11 @@ def test_a_collection_has_hardly_any_linked_photos(alone: int, scenes: int) -> N
     maker = Maker()
     add_singles(maker, "all", alone)
     points = anywhere(30, 0)
-    maker.add("all/a.png", "fixed", {"all/a.png": look(0), "all/b.png": look(0)}, [points, points])
+    maker.add("all/a.png", "static", {"all/a.png": look(0), "all/b.png": look(0)}, [points, points])
     found = scenes_of(maker.made())
     assert len(found) == scenes
     if scenes == 1:
-        assert found == [SetScene("all", "fixed", tuple(range(alone + 1)))]
+        assert found == [SetScene("all", "static", tuple(range(alone + 1)))]
 
 
 def test_parts_of_a_scene_and_photos_that_did_not_connect_stay_together() -> None:
@@ -36,7 +36,7 @@ def test_parts_of_a_scene_and_photos_that_did_not_connect_stay_together() -> Non
     maker.sequences[-1] = "hall/0.png"
     maker.add("hall/9.png", "views", {"hall/9.png": look(9)}, [anywhere(25, 9)])
     add_still(maker, "other", 1)
-    assert scenes_of(maker.made()) == [SetScene("hall", "tracks", (0, 1)), SetScene("other", "fixed", (2,))]
+    assert scenes_of(maker.made()) == [SetScene("hall", "tracks", (0, 1)), SetScene("other", "static", (2,))]
 
 
 def test_photos_without_a_folder_and_sets_without_photos() -> None:

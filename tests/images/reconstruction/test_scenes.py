@@ -67,7 +67,7 @@ def test_a_still_view_keeps_what_both_pictures_show(photo: np.ndarray) -> None:
     other[:, 300:] = 0  # black in one picture
     found = static_view([photo, other], 200, 12.0)
     assert found is not None
-    assert found.source == "fixed"
+    assert found.source == "static"
     assert np.bincount(found.groups).tolist() == [2] * (found.groups.max() + 1)
     first = found.frames[found.photos == 0]
     assert first[:, 0, 2].max() < 330

@@ -20,7 +20,7 @@ from doap.types import Grey
 
 # How strongly patches are disturbed at most, by source: up to tough views where the photo shows one look of a point;
 # less where photos differ by themselves, least where they are aligned to the pixel and light alone is to be learned.
-STRONGEST = {"views": 3, "fixed": 1, "tracks": 2}
+STRONGEST = {"views": 3, "static": 1, "tracks": 2}
 
 # Photos that are decoded at once and wait to be put into the atlas: memory stays bounded.
 AHEAD = 64

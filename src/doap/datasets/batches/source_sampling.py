@@ -1,4 +1,4 @@
-"""Batches of a frame set in which each source, views, fixed pictures and tracks, has a share of its own.
+"""Batches of a frame set in which each source, views, static images and tracks, has a share of its own.
 
 Single photos give most groups of a set, and photos that differ in light and viewpoint by themselves few: shares give
 these a weight. Interface and promises as in `sampling`.
@@ -15,7 +15,7 @@ from doap.datasets.sets.groups import Ids
 from doap.errors import DoapError
 
 
-class SourceBatches:
+class SourceSampler:
     """G groups from each of P pools a batch; a pool is what a sequence has of one source.
 
     Everything is drawn anew for each batch: how many pools each source gives, P times its share on average and never

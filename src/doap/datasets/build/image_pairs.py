@@ -31,7 +31,7 @@ from doap.images.extraction import Pyramid, to_bytes
 from doap.images.warping import random_homography, relight, warp
 from doap.types import Grey
 
-KINDS = {"fixed": "i", "views": "v", "tracks": "s"}
+KINDS = {"static": "i", "views": "v", "tracks": "s"}
 REGISTERED = 0.1  # pixels: pictures of a still view were placed by one map, so that their points agree to rounding
 
 
@@ -91,7 +91,7 @@ def make_pairs(
     return rows
 
 
-def static_copies(
+def make_static_copies(
     pictures: list[Grey], motions: list[Matrix], copies: int, random: np.random.Generator
 ) -> Iterator[tuple[Grey, Matrix]]:
     """Pictures to match the first of a still view with, and the homographies from it: others first, then warps of them.
@@ -133,9 +133,9 @@ def _pairs_of(data: FrameSet, scene: SetScene, folder: Path, wanted: Wanted) -> 
         pairs = overlapping_pairs(data, scene.sequences, wanted.per_scene, random)
         return _write_scene(data, own, pairs) if pairs else []
     pictures, motions = _static_view(data, _one_sequence(data, scene, wanted.seed))
-    if scene.source == "fixed" and len(pictures) == 1:  # without another picture there is no other light
+    if scene.source == "static" and len(pictures) == 1:  # without another picture there is no other light
         return []
-    return _write_static(own, pictures[0], list(static_copies(pictures, motions, wanted.copies, random)))
+    return _write_static(own, pictures[0], list(make_static_copies(pictures, motions, wanted.copies, random)))
 
 
 def _one_sequence(data: FrameSet, scene: SetScene, seed: int) -> int:

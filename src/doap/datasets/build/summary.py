@@ -13,10 +13,10 @@ from doap.datasets.sets.contact_sheet import draw_frames_sheet
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
 
 ROWS = 14  # groups on a contact sheet
-COLOURS = {"views": "#4477aa", "fixed": "#ccbb44", "tracks": "#ee6677"}
+COLOURS = {"views": "#4477aa", "static": "#ccbb44", "tracks": "#ee6677"}
 MEANING = {
     "views": "frames of single photos; patches are jittered views of them",
-    "fixed": "frames of still views, the same in pictures under different light",
+    "static": "frames of still views, the same in pictures under different light",
     "tracks": "points tracked through overlapping photos",
 }
 STYLE = (

@@ -44,8 +44,8 @@ KIND = "frame set"
 SHARD_BYTES = 32 << 20
 
 # How a group was found: one frame of one photo, to be seen under jittered views; the same frame in pictures of a
-# fixed view; or a point tracked through overlapping photos.
-Source = Literal["views", "fixed", "tracks"]
+# static view; or a point tracked through overlapping photos.
+Source = Literal["views", "static", "tracks"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 Encoded = NDArray[np.uint8]

@@ -37,7 +37,7 @@ class SceneFrames:
     """Groups of frames of a scene.
 
     Attributes:
-        source: "views", "fixed" or "tracks".
+        source: "views", "static" or "tracks".
         photos: (N,) the photo of each frame, a place among the scene's photos.
         frames: (N, 2, 3).
         groups: (N,) integers 0..G-1.
@@ -112,7 +112,7 @@ def static_view(images: Sequence[Grey], limit: int, extent: float) -> SceneFrame
     observed = np.stack(list(placed.values()))[:, kept][picture, place]
     overlaps = overlapping_groups(photos, observed, place)
     note = f"{int(kept.sum()):,} frames of {len(registered)} of {len(images)} pictures of a still view"
-    return SceneFrames("fixed", photos, observed, place, overlaps, np.zeros(int(kept.sum())), note)
+    return SceneFrames("static", photos, observed, place, overlaps, np.zeros(int(kept.sum())), note)
 
 
 def tracked_scene(images: Sequence[Grey], seed: int) -> SceneFrames | None:
