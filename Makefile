@@ -1,11 +1,16 @@
-# make demo   sets itself up, trains two small descriptors and shows the result (about 4 minutes on 2 cores of a Xeon)
-# make test   sets itself up, then lint, types and tests
+# make demo       set up, match an image pair, train two small descriptors and show the result
+# make test       set up, then lint, types and tests
+# make test-slow  the slow tests: killed and parallel trainings, whole studies, the demo, the wheel
+# make lint       ruff and mypy
+# make clean      remove the environment, outputs and caches
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+# One worker per core, each with one thread: faster than one process with all cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo test lint clean help
+.PHONY: demo test test-slow lint clean help
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -27,7 +32,10 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not slow"
+
+test-slow: $(READY)
+	$(PYTEST) -m slow
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) out dist .mypy_cache .pytest_cache .ruff_cache

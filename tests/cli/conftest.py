@@ -1,13 +1,16 @@
+"""The command line as a fixture."""
+
 import sys
 from pathlib import Path
 
 import pytest
 
 from doap.cli.main import main
+from support.command_line import Doap
 
 
 @pytest.fixture
-def doap(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):  # type: ignore[no-untyped-def]
+def doap(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Doap:
     """Call `main` with arguments in an empty folder; gives exit status, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DOAP_DATA", raising=False)
@@ -16,7 +19,7 @@ def doap(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
         monkeypatch.setattr(sys, "argv", ["doap", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
-        shown = capsys.readouterr()
-        return int(ended.value.code or 0), shown.out, shown.err
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
 
     return call

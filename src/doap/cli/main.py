@@ -1,13 +1,13 @@
-"""`doap`: the verbs, and how failures are told."""
+"""`doap`: the commands, and how errors are reported."""
 
 import sys
 
 import typer
 
 from doap.cli import data, demo, describe, evaluate, match, models, recipes, report, show, study, sweep, train
-from doap.cli.console import complain
-from doap.cli.eval_options import ManyValues
+from doap.cli.console import say_error
 from doap.errors import DoapError
+from doap.extras import missing_extra
 from doap.version import __version__
 
 app = typer.Typer(
@@ -25,33 +25,45 @@ app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
 app.command("study", epilog=study.EXAMPLE)(study.study)
 app.command("recipes", epilog=recipes.EXAMPLE)(recipes.recipes)
 app.command("models", epilog=models.EXAMPLE)(models.models)
-app.command("report", cls=ManyValues, epilog=report.EXAMPLE)(report.report)
+app.command("report", epilog=report.EXAMPLE)(report.report)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(data.app, name="data")
 app.add_typer(show.app, name="show")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"doap {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def doap_(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+def doap(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Local image descriptors trained by optimising Average Precision: train, describe, match, judge."""
+    """Local image descriptors trained by optimising Average Precision: train, describe, match, evaluate."""
 
 
 def main() -> None:
-    """Run the command line; a error the user can cause is one line on standard error and exit status 1."""
+    """Run the command line.
+
+    An error that the user can cause is one line on standard error and exit status 1; a missing optional dependency
+    likewise, with the command that installs it.
+    """
     try:
         app()
     except DoapError as error:
-        complain(str(error))
-        sys.exit(1)
+        _exit_with(str(error))
+    except ModuleNotFoundError as error:
+        line = missing_extra(error)
+        if line is None:
+            raise
+        _exit_with(line)
     except OSError as error:  # a full disk, a folder without permission
-        place = f"{error.filename}: " if error.filename else ""
-        complain(f"{place}{error.strerror}")
-        sys.exit(1)
+        location = f"{error.filename}: " if error.filename else ""
+        _exit_with(f"{location}{error.strerror}")
+
+
+def _exit_with(line: str) -> None:
+    say_error(line)
+    sys.exit(1)

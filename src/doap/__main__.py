@@ -1,0 +1,5 @@
+"""`python -m doap`."""
+
+from doap.cli.main import main
+
+main()
