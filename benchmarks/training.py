@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from doap import PatchSet
-from doap.datasets.batches.sampling import GroupBatches
+from doap.datasets.batches.sampling import GroupSampler
 from doap.networks.descriptor import to_input
 from doap.objectives import AveragePrecisionLoss
 from doap.training.distributed import make_fabric
@@ -52,7 +52,7 @@ def epochs(data: PatchSet, device: str, count: int) -> Measured:
         if not status.doing and status.done * count >= len(ends) + 1 - 1e-9:
             ends.append(time.perf_counter())
 
-    recipe = Recipe(list_size=4096, augment=True, epochs=count)
+    recipe = Recipe(batch_size=4096, augment=True, epochs=count)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         train(recipe, data, Path(folder) / "run", device=device, progress=look)
@@ -74,7 +74,7 @@ def epochs(data: PatchSet, device: str, count: int) -> Measured:
 
 def pieces(data: PatchSet) -> Measured:
     """Where the time of a step goes, on a GPU: each piece alone, the whole step, and how busy the GPU is."""
-    recipe = Recipe(list_size=4096, augment=True)
+    recipe = Recipe(batch_size=4096, augment=True)
     with tempfile.TemporaryDirectory() as folder:
         fabric = make_fabric(recipe, "cuda", 1)
         make_reproducible(fabric.device)
@@ -125,7 +125,7 @@ def utilisation(work: Callable[[], object], times: int) -> float:
 
 def long_lists(data: PatchSet) -> Measured:
     """Steps on lists of 65,536, the network working on 8,192 at once."""
-    recipe = Recipe(list_size=65536, chunk=8192, augment=True)
+    recipe = Recipe(batch_size=65536, chunk=8192, augment=True)
     with tempfile.TemporaryDirectory() as folder:
         fabric = make_fabric(recipe, "cuda", 1)
         work = Training(recipe, data, Path(folder), fabric)
@@ -169,7 +169,7 @@ def plain_loop(data: PatchSet, steps: int) -> float:
     optimiser = torch.optim.SGD(network.parameters(), 0.1, 0.9, weight_decay=1e-4)
     objective = AveragePrecisionLoss("real")
     times = []
-    for _, indices in zip(range(steps + 1), GroupBatches(data, 1024, 0).batches(0), strict=False):
+    for _, indices in zip(range(steps + 1), GroupSampler(data, 1024, 0).batches(0), strict=False):
         start = time.perf_counter()
         patches = torch.from_numpy(data.take(indices))[:, None].float() / 255
         loss = objective(network(patches), torch.from_numpy(data.groups[indices]))

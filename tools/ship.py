@@ -23,9 +23,10 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.networks import registry
-from doap.networks.registry import Card, DataSource, Origin, load, read_card, write_card
+from doap.networks.registry import load
+from doap.networks.card import Card, DataSource, Origin, read_card, write_card
 from doap.training.log import read_validation
-from doap.training.recipe import read_recipe
+from doap.training.recipe import read_recorded_recipe
 from doap.training.run_folder import WEIGHTS, is_complete, read_run
 
 LICENCE = "Apache-2.0"
@@ -74,7 +75,7 @@ def card_of(run: Path, name: str, known: Known, command: str, limits: str, data:
     """What the card of a shipped run says."""
     source = read_run(run).source
     about: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    recipe = read_recipe(run / "recipe.yaml").model_dump()
+    recipe = read_recorded_recipe(run / "recipe.yaml").model_dump()
     notes = {"command": command, "seed": recipe["seed"], "limits": limits}
     notes |= {key: about[key] for key in KEPT if key in about}
     notes |= {"validation": Path(source.validation).name} if source.validation else {}
@@ -109,7 +110,7 @@ def ship(run: Path, name: str, table: Path, command: str, limits: str = LIMITS, 
     for where, text in _texts(card.model_dump()):
         if PATH.search(text):
             raise DoapError(f"{where}: a path of this machine would stand on the card: {text}")
-    target = registry.SHIPPED / f"{name}.safetensors"
+    target = registry.WEIGHTS_FOLDER / f"{name}.safetensors"
     with atomic_file(target) as temporary:
         temporary.write_bytes((run / WEIGHTS).read_bytes())
     write_card(target, card)
@@ -119,7 +120,7 @@ def ship(run: Path, name: str, table: Path, command: str, limits: str = LIMITS, 
 def _teacher(about: dict[str, str]) -> str:
     """The shipped model that has these weights; otherwise the last name of its path."""
     for name in registry.list_models():
-        if read_card(registry.SHIPPED / f"{name}.safetensors").sha256 == about["sha256"]:
+        if read_card(registry.WEIGHTS_FOLDER / f"{name}.safetensors").sha256 == about["sha256"]:
             return name
     return Path(about["model"]).name
 

@@ -3,11 +3,12 @@ from pathlib import Path
 
 from doap.cli.recipes import differences
 from doap.training.recipe import Recipe, list_recipes, read_recipe
+from support.command_line import Doap
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 
 
-def test_the_listing_says_of_each_what_it_is_and_what_differs(doap) -> None:  # type: ignore[no-untyped-def]
+def test_the_listing_says_of_each_what_it_is_and_what_differs(doap: Doap) -> None:
     status, shown, _ = doap("recipes")
     assert status == 0
     lines = shown.splitlines()
@@ -31,7 +32,7 @@ def test_the_page_holds_the_listing() -> None:
     assert rows == [(name, line, differences(name)) for name, line in list_recipes().items()]
 
 
-def test_a_recipe_is_trained_by_its_name(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_recipe_is_trained_by_its_name(doap: Doap, tmp_path: Path) -> None:
     status, _, errors = doap("train", "phototuor-real", "--data", "set", "-o", "run")
     assert (status, errors.count("\n")) == (1, 1)
     assert "no recipe of this name (there are: frames-binary, " in errors

@@ -9,12 +9,13 @@ import pytest
 from PIL import Image
 
 from doap import load
-from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.sets.frame_set import FrameSet
 from doap.evaluation.image_pairs.evaluator import PairsEvaluator
 from doap.experiments.study_plan import read_study
 from doap.images.frames import detect_dog
 from doap.training.validation import Validation
+from support.command_line import Doap
 from support.small_pairs import write_pair, write_sequence
 
 FILE = """
@@ -23,7 +24,7 @@ seeds: [0, 1]
 tune: {lr: [0.3, 1.0]}
 runs:
   plain:
-  zoom: {settings: {zoom: 1.0, averaging: 0.5}, tune: {}}
+  zoom: {settings: {zoom: 1.0, ema_decay: 0.5}, tune: {}}
   binary: {settings: {kind: binary, dimensions: 32}, tune: {}}
 """
 
@@ -31,21 +32,21 @@ runs:
 @pytest.fixture
 def sets(tmp_path: Path, photo: np.ndarray) -> Path:
     (tmp_path / "small.yaml").write_text(
-        "width: 2\ndimensions: 16\nlist_size: 96\nviews: 4\nepochs: 1\nprecision: fp32\nheld_out: 0.5\n"
+        "width: 2\ndimensions: 16\nbatch_size: 96\nviews_per_group: 4\nepochs: 1\nprecision: fp32\nval_fraction: 0.5\n"
     )
     (tmp_path / "study.yaml").write_text(FILE)
     for name, half in {"train": photo[:, :256], "aside": photo[:, 256:]}.items():
         halves = [(f"{name}{number}", part) for number, part in enumerate((half[:256], half[256:]))]
-        frames_of_photos(halves, lambda image: detect_dog(image, 60)).save(tmp_path / name)
+        frame_set_from_photos(halves, lambda image: detect_dog(image, 60)).save(tmp_path / name)
     write_sequence(tmp_path / "pairs" / "a", 0)
     return tmp_path
 
 
-WORDS = ("study", "study.yaml", "--data", "train", "--validate", "aside", "-o", "runs", "--device", "cpu")
+WORDS = ("study", "study.yaml", "--data", "train", "--val", "aside", "-o", "runs", "--device", "cpu")
 PAIRS = ("--pairs", "pairs", "--keypoints", 80, "--extent", "own", "--extent", "6")
 
 
-def test_a_study_is_trained_judged_shown_and_drawn(doap, sets: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_study_is_trained_judged_shown_and_drawn(doap: Doap, sets: Path) -> None:
     status, shown, errors = doap(*WORDS, *PAIRS)
     assert (status, errors) == (0, "")
     with (sets / "runs" / "study.csv").open(newline="") as file:
@@ -77,7 +78,7 @@ def test_a_study_is_trained_judged_shown_and_drawn(doap, sets: Path) -> None:  #
     assert again == shown
 
 
-def test_without_pairs_the_lists_decide_and_settings_go_over_all(doap, sets: Path) -> None:  # type: ignore[no-untyped-def]
+def test_without_pairs_the_lists_decide_and_settings_go_over_all(doap: Doap, sets: Path) -> None:
     (sets / "study.yaml").write_text("recipe: small.yaml\nseeds: [5]\nruns: {a: {settings: {epochs: 9}}}\n")
     status, shown, _ = doap(*WORDS, "--set", "epochs=1")
     assert status == 0
@@ -95,7 +96,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("error", FAULTS)
-def test_faults_are_one_line_before_any_training(doap, sets: Path, error: str) -> None:  # type: ignore[no-untyped-def]
+def test_faults_are_one_line_before_any_training(doap: Doap, sets: Path, error: str) -> None:
     write_pair(sets / "labelled", 1, "points.csv")
     words, message = FAULTS[error]
     status, _, errors = doap(*words)

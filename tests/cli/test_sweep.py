@@ -14,9 +14,10 @@ from PIL import Image
 
 from doap import PatchSet, load
 from doap.evaluation.phototour.benchmark import fpr95
+from support.command_line import Doap
 from support.small_phototour import PAIRS, learnable_phototour
 
-SMALL = "width: 2\ndimensions: 16\nlist_size: 32\nepochs: 3\nlr: 1.0\nprecision: 'fp32'\n"
+SMALL = "width: 2\ndimensions: 16\nbatch_size: 32\nepochs: 3\nlr: 1.0\nprecision: 'fp32'\n"
 # Ends the process in the middle of the second run, as a power cut would.
 KILLED = """
 import os, signal, sys
@@ -27,7 +28,7 @@ whole = series.train
 
 def train(**given):
     def step(status):
-        if given["name"] == "list_size=96" and not status.doing and status.done > 0.6:
+        if given["name"] == "batch_size=96" and not status.doing and status.done > 0.6:
             os.kill(os.getpid(), signal.SIGKILL)
     return whole(**{**given, "progress": step})
 
@@ -50,8 +51,8 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     torch.set_num_threads(threads)
 
 
-def test_the_papers_figure_killed_and_gone_on_with(doap, folders: Path) -> None:  # type: ignore[no-untyped-def]
-    words = ("sweep", "small.yaml", "--data", "liberty", "--over", "list_size=64,96",
+def test_the_papers_figure_killed_and_gone_on_with(doap: Doap, folders: Path) -> None:
+    words = ("sweep", "small.yaml", "--data", "liberty", "--over", "batch_size=64,96",
              "--test", "notredame", "--test", "yosemite", "--set", "epochs=2", "--device", "cpu")  # fmt: skip
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, *words, "-o", "killed"],
@@ -61,40 +62,40 @@ def test_the_papers_figure_killed_and_gone_on_with(doap, folders: Path) -> None:
         capture_output=True,
     )
     assert killed.returncode == -signal.SIGKILL
-    assert (folders / "killed" / "list_size=64" / "weights.json").exists()
-    assert not (folders / "killed" / "list_size=96" / "weights.json").exists()
-    before = (folders / "killed" / "list_size=64" / "weights.safetensors").stat().st_mtime_ns
+    assert (folders / "killed" / "batch_size=64" / "weights.json").exists()
+    assert not (folders / "killed" / "batch_size=96" / "weights.json").exists()
+    before = (folders / "killed" / "batch_size=64" / "weights.safetensors").stat().st_mtime_ns
     for folder in ("killed", "whole"):
         status, shown, errors = doap(*words, "-o", folder)
         assert (status, errors) == (0, "")
         assert f"2 runs in {folder}: sweep.csv, sweep.json, sweep.png" in shown
-        assert all((folders / folder / f"list_size={size}" / "training.png").exists() for size in (64, 96))
-    assert (folders / "killed" / "list_size=64" / "weights.safetensors").stat().st_mtime_ns == before
+        assert all((folders / folder / f"batch_size={size}" / "training.png").exists() for size in (64, 96))
+    assert (folders / "killed" / "batch_size=64" / "weights.safetensors").stat().st_mtime_ns == before
     assert (folders / "killed" / "sweep.csv").read_text() == (folders / "whole" / "sweep.csv").read_text()
     with (folders / "whole" / "sweep.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["list_size", "fpr95", "fpr95 notredame", "fpr95 yosemite"]
-    assert [row["list_size"] for row in rows] == ["64", "96"]
+    assert list(rows[0]) == ["batch_size", "fpr95", "fpr95 notredame", "fpr95 yosemite"]
+    assert [row["batch_size"] for row in rows] == ["64", "96"]
     for row in rows:
-        model = load(folders / "whole" / f"list_size={row['list_size']}" / "weights.safetensors")
+        model = load(folders / "whole" / f"batch_size={row['batch_size']}" / "weights.safetensors")
         rates = [100 * fpr95(model, folders / name) for name in ("notredame", "yosemite")]
         assert [float(row["fpr95 notredame"]), float(row["fpr95 yosemite"])] == pytest.approx(rates, abs=1e-6)
         assert float(row["fpr95"]) == pytest.approx(sum(rates) / 2, abs=1e-6)
-        assert f"list_size={row['list_size']}: FPR95 {sum(rates) / 2:.2f} %" in shown
+        assert f"batch_size={row['batch_size']}: FPR95 {sum(rates) / 2:.2f} %" in shown
     content = json.loads((folders / "whole" / "sweep.json").read_text())
     assert (content["recipe"], content["settings"]) == ("small.yaml", ["epochs=2"])
     assert content["tests"] == ["notredame", "yosemite"]
-    assert content["runs"]["list_size=96"]["recipe"]["epochs"] == 2
+    assert content["runs"]["batch_size=96"]["recipe"]["epochs"] == 2
     with Image.open(folders / "whole" / "sweep.png") as picture:
         assert picture.width > 600
 
 
-def test_held_out_scenes_judge_where_no_test_is_given(doap, folders: Path) -> None:  # type: ignore[no-untyped-def]
+def test_held_out_scenes_judge_where_no_test_is_given(doap: Doap, folders: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (240, 32, 32), dtype=np.uint8)
     PatchSet([pixels], np.arange(240) // 3, np.arange(240) // 60).save(folders / "four")
     status, shown, _ = doap(
         "sweep", "small.yaml", "--data", "four", "--over", "schedule=linear,steps", "-o", "runs",
-        "--set", "epochs=1", "--set", "held_out=0.5", "--device", "cpu",
+        "--set", "epochs=1", "--set", "val_fraction=0.5", "--device", "cpu",
     )  # fmt: skip
     assert status == 0
     with (folders / "runs" / "sweep.csv").open(newline="") as file:
@@ -108,18 +109,18 @@ def test_held_out_scenes_judge_where_no_test_is_given(doap, folders: Path) -> No
 
 
 FAULTS = {
-    "no judge": (("--over", "list_size=32,64"), "nothing to judge the runs by"),
-    "judge of some": (("--over", "held_out=0,0.5"), "nothing to judge the runs by"),
-    "no values": (("--over", "list_size", "--test", "yosemite"), "--over list_size: write it as"),
+    "no judge": (("--over", "batch_size=32,64"), "nothing to judge the runs by"),
+    "judge of some": (("--over", "val_fraction=0,0.5"), "nothing to judge the runs by"),
+    "no values": (("--over", "batch_size", "--test", "yosemite"), "--over batch_size: write it as"),
     "unknown key": (("--over", "size=3", "--test", "yosemite"), "size: Extra inputs"),
-    "no test": (("--over", "list_size=32", "--test", "nowhere"), "nowhere: not an official folder of Phototour"),
-    "a test twice": (("--over", "list_size=32", "--test", "yosemite", "--test", "yosemite"), "two folders are called"),
-    "no pairs": (("--over", "list_size=32", "--test", "notredame"), f"{PAIRS}: cannot be read"),
+    "no test": (("--over", "batch_size=32", "--test", "nowhere"), "nowhere: not an official folder of Phototour"),
+    "a test twice": (("--over", "batch_size=32", "--test", "yosemite", "--test", "yosemite"), "two folders are called"),
+    "no pairs": (("--over", "batch_size=32", "--test", "notredame"), f"{PAIRS}: cannot be read"),
 }
 
 
 @pytest.mark.parametrize("error", FAULTS)
-def test_faults_are_one_line_before_any_training(doap, folders: Path, error: str) -> None:  # type: ignore[no-untyped-def]
+def test_faults_are_one_line_before_any_training(doap: Doap, folders: Path, error: str) -> None:
     (folders / "notredame" / PAIRS).unlink()
     words, message = FAULTS[error]
     status, _, errors = doap("sweep", "small.yaml", "--data", "liberty", "-o", "runs", *words)

@@ -6,9 +6,10 @@ import torch
 
 from doap import load
 from doap.training.run_folder import read_run
+from support.command_line import Doap
 from support.small_official_sets import make_hpatches
 
-SMALL = "width: 2\ndimensions: 16\nlist_size: 48\nepochs: 2\nprecision: 'fp32'\n"
+SMALL = "width: 2\ndimensions: 16\nbatch_size: 48\nepochs: 2\nprecision: 'fp32'\n"
 SPLITS = {"a": {"name": "a", "train": ["i_one", "v_three"], "test": ["v_two"]}}
 
 
@@ -19,7 +20,7 @@ def hpatches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_hpatches(tmp_path / "data" / "hpatches", patches=4)
 
 
-def test_the_training_half_of_a_split(doap, hpatches: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_training_half_of_a_split(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
     (hpatches.parent / "hpatches-tasks").mkdir()
     (hpatches.parent / "hpatches-tasks" / "splits.json").write_text(json.dumps(SPLITS))
     status, shown, _ = doap("train", "r.yaml", "--data", hpatches, "--split", "a", "-o", "run", "--device", "cpu")
@@ -43,16 +44,16 @@ def test_the_training_half_of_a_split(doap, hpatches: Path, tmp_path: Path) -> N
         ({"a": {**SPLITS["a"], "train": ["i_nowhere"]}}, "1 of 1 sequences are not in the set: i_nowhere"),
     ],
 )
-def test_a_split_that_cannot_be_is_one_line(doap, hpatches: Path, splits: object, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_split_that_cannot_be_is_one_line(doap: Doap, hpatches: Path, splits: object, message: str) -> None:
     if splits:
         (hpatches / "splits.json").write_text(json.dumps(splits))
     status, _, errors = doap("train", "r.yaml", "--data", hpatches, "--split", "a", "-o", "run", "--device", "cpu")
     assert (status, message in errors, errors.count("\n")) == (1, True, 1)
 
 
-def test_another_set_judges_every_epoch(doap, hpatches: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_another_set_judges_every_epoch(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
     other = make_hpatches(tmp_path / "data" / "other", names=("v_four",), patches=3)
-    words = ("train", "r.yaml", "--data", hpatches, "--validate", other, "-o", "run", "--device", "cpu")
+    words = ("train", "r.yaml", "--data", hpatches, "--val", other, "-o", "run", "--device", "cpu")
     status, shown, _ = doap(*words)
     assert status == 0
     assert "held-out AP" in shown
@@ -65,7 +66,7 @@ def test_another_set_judges_every_epoch(doap, hpatches: Path, tmp_path: Path) ->
     assert doap("train", "--resume", "run")[0] == 0
 
 
-def test_resuming_takes_nothing_else(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_resuming_takes_nothing_else(doap: Doap, tmp_path: Path) -> None:
     status, _, errors = doap("train", "--resume", "run", "--devices", "2")
     assert (status, "give nothing else with it" in errors) == (1, True)
     status, _, errors = doap("train", "--resume", tmp_path)

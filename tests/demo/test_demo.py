@@ -11,9 +11,9 @@ from doap.demo.page import verdict, write_page
 from doap.demo.run import Progress, run_study
 from doap.evaluation.image_pairs import warped
 from doap.evaluation.image_pairs.warped import summarise
-from doap.features import PatchDescriber
+from doap.features import ModelDescriber
 from doap.networks import registry
-from doap.networks.fast import fastest
+from doap.networks.inference import optimize_for_inference
 from doap.training.recipe import Recipe
 from support.small_models import with_extents
 
@@ -37,10 +37,10 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in study.RECIPES:
         with_extents(shelf / f"{name}.safetensors", name)
     with_extents(shelf / f"{BETTER}.safetensors", BETTER, dog=8.5)
-    monkeypatch.setattr(registry, "SHIPPED", shelf)
+    monkeypatch.setattr(registry, "WEIGHTS_FOLDER", shelf)
     monkeypatch.setattr(registry, "DEFAULT_MODEL", BETTER)
     recipes = {
-        name: Recipe(kind=recipe.kind, dimensions=32, width=2, list_size=128, epochs=2)
+        name: Recipe(kind=recipe.kind, dimensions=32, width=2, batch_size=128, epochs=2)
         for name, recipe in study.RECIPES.items()
     }
     for module in (study, page):
@@ -82,7 +82,7 @@ def check_the_shipped_one(done: study.Study, text: str) -> None:
     """It is judged as it describes by itself, shown as ours, and it is the default, which matches the stereo pair."""
     assert done.shipped == [BETTER]
     own = [score.average_precision for score in done.scores if score.descriptor == BETTER]
-    alone = warped.evaluate(done.pairs, [PatchDescriber(fastest(doap.load(BETTER)))])
+    alone = warped.evaluate(done.pairs, [ModelDescriber(optimize_for_inference(doap.load(BETTER)))])
     assert own == [score.average_precision for score in alone]
     assert {features.model for features in done.stereo_features} == {BETTER}
     assert f"<tr class=ours><td>{BETTER}</td>" in text

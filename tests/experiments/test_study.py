@@ -36,7 +36,7 @@ def patches() -> PatchSet:
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     monkeypatch.chdir(tmp_path)
-    Path("small.yaml").write_text("width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nprecision: fp32\n")
+    Path("small.yaml").write_text("width: 2\ndimensions: 16\nbatch_size: 64\nepochs: 1\nprecision: fp32\n")
     Path("study.yaml").write_text(FILE)
     return read_study("study.yaml")
 

@@ -8,7 +8,7 @@ from doap.training.recipe import read_recipe
 
 FILE = """
 recipe: frames-real
-settings: {spacing: null, pooled: 0, epochs: 2}
+settings: {bin_power: null, pooled_weight: 0, epochs: 2}
 seeds: [4, 7]
 tune: {lr: [0.1, 1]}
 runs:
@@ -22,7 +22,7 @@ def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path)
     (tmp_path / "s.yaml").write_text(FILE)
     study = read_study(tmp_path / "s.yaml", ["dropout=0.2"])
     assert study.seeds == [4, 7]
-    shared = ["spacing=null", "pooled=0", "epochs=2", "dropout=0.2"]
+    shared = ["bin_power=null", "pooled_weight=0", "epochs=2", "dropout=0.2"]
     assert study.lists == read_recipe("frames-real", shared)
     hardnet = [*shared, "objective=hardnet", "epochs=3"]
     assert study.runs == {
@@ -75,10 +75,10 @@ def test_objectives_are_compared_on_the_same_batches_at_as_many_rates() -> None:
     assert {next(iter(tries.values())).objective for tries in study.runs.values()} == {
         "ap", "hardnet", "hardnet-gor", "sosnet", "hynet", "l2net", "fastap", "smooth-ap", "triplet",
     }  # fmt: skip
-    uneven, even = {"ap-uneven", "ap-uneven-pooled"}, {"pooled": 0.0, "matching": 0.0, "spacing": None}
-    extras = {"ap-pooled": {"pooled": 1.0}, "ap-matching": {"matching": 2.0}, "ap-uneven-pooled": {"pooled": 1.0}}
+    uneven, even = {"ap-uneven", "ap-uneven-pooled"}, {"pooled_weight": 0.0, "matching_weight": 0.0, "bin_power": None}
+    extras = {"ap-pooled": {"pooled_weight": 1.0}, "ap-matching": {"matching_weight": 2.0}, "ap-uneven-pooled": {"pooled_weight": 1.0}}
     for run, tries in study.runs.items():
-        wanted = {**even, **extras.get(run, {}), **({"spacing": 1.5} if run in uneven else {})}
+        wanted = {**even, **extras.get(run, {}), **({"bin_power": 1.5} if run in uneven else {})}
         assert all({key: getattr(recipe, key) for key in even} == wanted for recipe in tries.values()), run
     rates = [[recipe.lr for recipe in tries.values()] for tries in study.runs.values()]
     assert {len(each) for each in rates} == {4}

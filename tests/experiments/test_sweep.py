@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from doap import Descriptor, DoapError, PatchSet, describe, load
+from doap import Descriptor, DoapError, PatchSet, describe_patches, load
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.experiments import series as module
 from doap.experiments.series import Series
@@ -16,7 +16,7 @@ from doap.training.run_folder import Source
 from doap.training.sources import hold_out
 from doap.training.trainer import train
 
-SMALL = 'width: 2\ndimensions: 16\nlist_size: 64\nepochs: 1\nlr: 1.0\nprecision: "fp32"\n'
+SMALL = 'width: 2\ndimensions: 16\nbatch_size: 64\nepochs: 1\nlr: 1.0\nprecision: "fp32"\n'
 
 
 @pytest.fixture
@@ -27,17 +27,17 @@ def recipe(tmp_path: Path) -> Path:
 
 def closeness(_run: Path, model: Descriptor) -> dict[str, float]:
     """Some number that hangs on every weight."""
-    values = describe(np.random.default_rng(9).integers(0, 256, (2, 32, 32), dtype=np.uint8), model)
+    values = describe_patches(np.random.default_rng(9).integers(0, 256, (2, 32, 32), dtype=np.uint8), model)
     return {"closeness": float(values[0] @ values[1]), "twice": float(2 * values[0] @ values[1])}
 
 
 def test_a_plan_is_the_recipe_with_each_value(recipe: Path) -> None:
-    planned = plan_sweep(recipe, "list_size = 32, 64,128", ["epochs=7"])
-    assert planned.key == "list_size"
-    assert list(planned.recipes) == ["list_size=32", "list_size=64", "list_size=128"]
+    planned = plan_sweep(recipe, "batch_size = 32, 64,128", ["epochs=7"])
+    assert planned.key == "batch_size"
+    assert list(planned.recipes) == ["batch_size=32", "batch_size=64", "batch_size=128"]
     assert [planned.value(name) for name in planned.recipes] == [32, 64, 128]
     expected = [
-        Recipe(width=2, dimensions=16, list_size=size, epochs=7, lr=1.0, precision="fp32") for size in (32, 64, 128)
+        Recipe(width=2, dimensions=16, batch_size=size, epochs=7, lr=1.0, precision="fp32") for size in (32, 64, 128)
     ]
     assert list(planned.recipes.values()) == expected
 
@@ -49,7 +49,7 @@ def test_a_plan_is_the_recipe_with_each_value(recipe: Path) -> None:
         ("lr=0.10,1e-1,1", None),
         ("lr=0.10,1e-4", ["lr=0.1", "lr=0.0001"]),
         ("augment=yes,no", ["augment=true", "augment=false"]),
-        ("views=null,2", ["views=null", "views=2"]),
+        ("views_per_group=null,2", ["views_per_group=null", "views_per_group=2"]),
     ],
 )
 def test_values_of_any_type(over: str, names: list[str] | None) -> None:
@@ -63,14 +63,14 @@ def test_values_of_any_type(over: str, names: list[str] | None) -> None:
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        ("list_size", "write it as key=value,value"),
-        ("list_size=", "write it as key=value,value"),
+        ("batch_size", "write it as key=value,value"),
+        ("batch_size=", "write it as key=value,value"),
         ("=1,2", "write it as key=value,value"),
-        ("list_size=1024,,2048", "write it as key=value,value"),
-        ("list_size=64,64", "list_size=64 comes twice"),
-        ("list_size=64,many", "list_size: Input should be a valid integer"),
-        ("list_size=64,1", "list_size: Input should be greater than or equal to 2"),
-        ("size=64", "size: Extra inputs are not permitted; known keys are network"),
+        ("batch_size=1024,,2048", "write it as key=value,value"),
+        ("batch_size=64,64", "batch_size=64 comes twice"),
+        ("batch_size=64,many", "batch_size: Input should be a valid integer"),
+        ("batch_size=64,1", "batch_size: Input should be greater than or equal to 2"),
+        ("size=64", "size: Extra inputs are not permitted; keys are network"),
         ("schedule=linear,[", "not valid YAML"),
         ("objective=ap,triplets", "objective: Input should be 'ap'"),
     ],
@@ -85,7 +85,7 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
     told: list[tuple[str, float]] = []
     counts: list[int] = []
     rows = run_sweep(
-        plan_sweep(recipe, "list_size=32,64"),
+        plan_sweep(recipe, "batch_size=32,64"),
         Series(
             patches,
             tmp_path / "sweep",
@@ -97,19 +97,19 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
         done=lambda rows: counts.append(len(rows)),
     )
     for row in rows:
-        alone = tmp_path / f"alone-{row['list_size']}"
-        train(read_recipe(recipe, [f"list_size={row['list_size']}"]), patches, alone)
+        alone = tmp_path / f"alone-{row['batch_size']}"
+        train(read_recipe(recipe, [f"batch_size={row['batch_size']}"]), patches, alone)
         assert row["closeness"] == closeness(alone, load(alone / "weights.safetensors"))["closeness"]
     assert rows[0]["closeness"] != rows[1]["closeness"]
     assert counts == [1, 2]
-    assert [run for run, share in told if share == 1] == ["list_size=32", "list_size=64"]
+    assert [run for run, share in told if share == 1] == ["batch_size=32", "batch_size=64"]
     header, *lines = (tmp_path / "sweep" / "sweep.csv").read_text().splitlines()
-    assert header == "list_size,closeness,twice"
+    assert header == "batch_size,closeness,twice"
     assert [[float(cell) for cell in line.split(",")] for line in lines] == [list(row.values()) for row in rows]
     content = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    assert (content["over"], content["tests"], content["rows"]) == ("list_size", ["a"], rows)
-    run = content["runs"]["list_size=64"]
-    assert (run["recipe"]["list_size"], run["data"], run["device"]) == (64, "noise", "cpu")
+    assert (content["over"], content["tests"], content["rows"]) == ("batch_size", ["a"], rows)
+    run = content["runs"]["batch_size=64"]
+    assert (run["recipe"]["batch_size"], run["data"], run["device"]) == (64, "noise", "cpu")
     assert set(run["versions"]) == {"doap", "torch", "numpy", "python"}
 
 
@@ -157,7 +157,7 @@ def test_folders_of_other_trainings_are_refused_before_any_begins(
 
 def exact_ap(patches: PatchSet, weights: Path) -> float:
     """Mean AP of a list that holds all patches, every patch a query."""
-    vectors = describe(patches.take(range(len(patches))), load(weights)).astype(np.float64)
+    vectors = describe_patches(patches.take(range(len(patches))), load(weights)).astype(np.float64)
     values = []
     for query in range(len(patches)):
         others = np.arange(len(patches)) != query
@@ -167,13 +167,13 @@ def exact_ap(patches: PatchSet, weights: Path) -> float:
 
 
 def test_held_out_scenes_judge_all_runs_on_the_same_lists(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
-    planned = plan_sweep(recipe, "list_size=32,128", ["held_out=0.34", "epochs=3"])
+    planned = plan_sweep(recipe, "batch_size=32,128", ["val_fraction=0.34", "epochs=3"])
     series = Series(patches, tmp_path / "sweep")
     rows = run_sweep(planned, series, evaluate_on_val(planned, series))
-    held_out = hold_out(patches, planned.recipes["list_size=32"])[1]
+    held_out = hold_out(patches, planned.recipes["batch_size=32"])[1]
     assert len(held_out) == 120  # all in one list of 128
     for row in rows:
-        run = tmp_path / "sweep" / f"list_size={row['list_size']}"
+        run = tmp_path / "sweep" / f"batch_size={row['batch_size']}"
         assert row["ap"] == pytest.approx(exact_ap(held_out, run / "best.safetensors"), abs=1e-4)
         validated = read_validation(run)
         assert (row["epoch"], row["ap"]) == pytest.approx(max(validated, key=lambda line: line[1]), abs=1e-4)
@@ -181,6 +181,6 @@ def test_held_out_scenes_judge_all_runs_on_the_same_lists(recipe: Path, patches:
 
 def test_runs_that_were_never_validated_are_one_line(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
     planned, series = plan_sweep(recipe, "seed=1"), Series(patches, tmp_path / "sweep")
-    with pytest.raises(DoapError, match=r"seed=1: was never validated; set held_out") as caught:
+    with pytest.raises(DoapError, match=r"seed=1: was never validated; set it") as caught:
         run_sweep(planned, series, evaluate_on_val(planned, series))
     assert "\n" not in str(caught.value)

@@ -23,7 +23,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 def test_numbers_are_drawn_in_their_order_and_wide_ranges_by_logarithms(tmp_path: Path, figures: list[Figure]) -> None:
     curves = {"mean": [1.6, 2.4, 1.9], "notredame": [0.5, 1.0, 0.7]}
-    draw_sweep([1024, 256, 512], curves, ("list_size", "FPR95 %"), "title", tmp_path / "sweep.png")
+    draw_sweep([1024, 256, 512], curves, ("batch_size", "FPR95 %"), "title", tmp_path / "sweep.png")
     (axes,) = figures[0].axes
     mean, other = axes.lines
     assert mean.get_xydata().tolist() == [[256, 2.4], [512, 1.9], [1024, 1.6]]

@@ -10,7 +10,7 @@ from doap.evaluation.harness.result import Result
 from doap.report.gather import gather
 
 RESULT = Result(benchmark="oxford", settings={}, methods=[], scores=[{"descriptor": "sift", "ap": 1.5}])
-SWEEP = {"over": "list_size", "recipe": "r", "tests": [], "rows": [{"list_size": 64, "ap": 0.5}], "runs": {"x": {}}}
+SWEEP = {"over": "batch_size", "recipe": "r", "tests": [], "rows": [{"batch_size": 64, "ap": 0.5}], "runs": {"x": {}}}
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_folder_gives_all_it_holds(folder: Path) -> None:
         ("b.json", "oxford"),
     ]
     assert [(path.name, sweep.over, sweep.rows) for path, sweep in found.sweeps] == [
-        ("sweep.json", "list_size", SWEEP["rows"])
+        ("sweep.json", "batch_size", SWEEP["rows"])
     ]
     assert [(path.name, kind) for path, kind in found.pictures] == [("alignment.png", "alignment")]
     assert [path.name for path in found.left_out] == ["run.json"]

@@ -82,16 +82,16 @@ def test_a_result_is_shown_with_its_rule_its_figure_and_the_quoted_rows(tmp_path
 
 
 def test_sweeps_and_pictures_are_shown_and_copied(tmp_path: Path) -> None:
-    rows = [{"list_size": 256, "fpr95": 2.25, "epoch": None}, {"list_size": 512, "fpr95": 1.75, "epoch": 3}]
-    content = {"over": "list_size", "recipe": "phototour-real", "settings": ["epochs=2"], "tests": ["n"], "rows": rows}
+    rows = [{"batch_size": 256, "fpr95": 2.25, "epoch": None}, {"batch_size": 512, "fpr95": 1.75, "epoch": 3}]
+    content = {"over": "batch_size", "recipe": "phototour-real", "settings": ["epochs=2"], "tests": ["n"], "rows": rows}
     (tmp_path / "sweep.json").write_text(json.dumps(content))
     for name, colour in (("sweep", 10), ("alignment", 20), ("label-mining-mine", 30)):
         Image.new("L", (4, 4), colour).save(tmp_path / f"{name}.png")
     found = sections(write_report(gather([tmp_path]), tmp_path / "out"))
-    assert "Recipe phototour-real with epochs=2" in found["list_size"]
-    assert "<td>2.25</td>" in found["list_size"]
-    assert "FPR95 % on n" in found["list_size"]
-    for key, colour in (("list_size", 10), ("alignment", 20), ("label-mining", 30)):
+    assert "Recipe phototour-real with epochs=2" in found["batch_size"]
+    assert "<td>2.25</td>" in found["batch_size"]
+    assert "FPR95 % on n" in found["batch_size"]
+    for key, colour in (("batch_size", 10), ("alignment", 20), ("label-mining", 30)):
         assert "Not measured" not in found[key]
         assert f'src="{key}-1.png"' in found[key]
         with Image.open(tmp_path / "out" / f"{key}-1.png") as picture:

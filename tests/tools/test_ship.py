@@ -10,13 +10,14 @@ import pytest
 import doap
 import ship
 from doap.networks import registry
+from doap.networks.card import read_card
 from doap.training.log import read_validation
 from doap.training.recipe import Recipe
 from doap.training.run_folder import Source
 from doap.training.trainer import train
 from support.small_frame_set import small_frame_set
 
-RECIPE = Recipe(dimensions=16, width=2, list_size=64, views=4, epochs=1, precision="fp32", seed=7, held_out=0.2)
+RECIPE = Recipe(dimensions=16, width=2, batch_size=64, views_per_group=4, epochs=1, precision="fp32", seed=7, val_fraction=0.2)
 COMMAND = "doap train frames-real --data sets/train -o runs/small --set seed=7"
 
 
@@ -39,7 +40,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder instead of that of the shipped weights."""
-    monkeypatch.setattr(registry, "SHIPPED", tmp_path / "weights")
+    monkeypatch.setattr(registry, "WEIGHTS_FOLDER", tmp_path / "weights")
     return tmp_path / "weights"
 
 
@@ -48,7 +49,7 @@ def test_a_run_becomes_a_shipped_model_with_all_that_is_known_of_it(trained: Pat
     assert doap.list_models() == ["small-16"]
     assert doap.load("small-16").name == "small-16"
     assert (shelf / "small-16.safetensors").read_bytes() == (trained / "run" / "weights.safetensors").read_bytes()
-    origin = registry.read_card(shelf / "small-16.safetensors").origin
+    origin = read_card(shelf / "small-16.safetensors").origin
     assert origin.licence == "Apache-2.0"
     assert origin.data == f"train: {small_frame_set()!r}"
     assert [source.model_dump() for source in origin.sources] == [
@@ -76,7 +77,7 @@ def test_a_teacher_is_called_by_the_name_it_ships_under(trained: Path, shelf: Pa
     shelf.mkdir()
     for suffix in (".safetensors", ".json"):
         shutil.copy(trained / "run" / f"weights{suffix}", shelf / f"big{suffix}")
-    sha256 = registry.read_card(shelf / "big.safetensors").sha256
+    sha256 = read_card(shelf / "big.safetensors").sha256
     for known, expected in ((sha256, "big"), ("0" * 64, "best.safetensors")):
         run = tmp_path / f"taught by {expected}"
         shutil.copytree(trained / "run", run)
@@ -99,7 +100,7 @@ def damage(run: Path) -> None:
     [
         (lambda run: (run / "weights.json").unlink(), "a", "x", "", "not the folder of a finished run"),
         (shutil.rmtree, "a", "x", "", "not the folder of a finished run"),
-        (damage, "a", "x", "", "differs from what its card"),
+        (damage, "a", "x", "", "its SHA-256 differs"),
         (lambda run: (run / "run.json").write_text("{}"), "a", "x", "", "not the folder of a run"),
         (None, "../a", "x", "", "names are of small letters"),
         (None, "a", "doap train --data=/tmp/set", "", "card.origin.notes.command: a path of this machine"),
@@ -130,7 +131,7 @@ def test_what_cannot_ship_is_refused_in_one_line_and_leaves_nothing(
 
 def test_another_set_than_the_runs_is_refused(trained: Path, shelf: Path, tmp_path: Path) -> None:
     data = small_frame_set()
-    data.part(data.sequences < 3).save(tmp_path / "less")
+    data.select(data.sequences < 3).save(tmp_path / "less")
     with pytest.raises(doap.DoapError, match="not the set of the run, which was FrameSet"):
         ship.ship(trained / "run", "a", trained / "photos.csv", COMMAND, data=tmp_path / "less")
     assert not shelf.exists()

@@ -14,7 +14,7 @@ from doap.training.trainer import train
 from doap.training.validation import Validation
 
 DECAY = 0.8
-RECIPE = Recipe(width=2, dimensions=16, list_size=64, epochs=3, lr=1.0, precision="fp32", averaging=DECAY)
+RECIPE = Recipe(width=2, dimensions=16, batch_size=64, epochs=3, lr=1.0, precision="fp32", ema_decay=DECAY)
 Weights = dict[str, torch.Tensor]
 
 
@@ -60,7 +60,7 @@ def test_what_is_kept_is_the_weighted_mean_over_all_steps(
 
 def test_the_training_itself_is_the_same(patches: PatchSet, tmp_path: Path) -> None:
     for name, decay in (("plain", 0.0), ("averaged", DECAY)):
-        train(RECIPE.model_copy(update={"averaging": decay}), patches, tmp_path / name)
+        train(RECIPE.model_copy(update={"ema_decay": decay}), patches, tmp_path / name)
     assert (tmp_path / "plain" / "log.csv").read_bytes() == (tmp_path / "averaged" / "log.csv").read_bytes()
 
 

@@ -3,11 +3,11 @@ import pytest
 import torch
 
 from doap import DoapError, FrameSet, PatchSet
-from doap.datasets.batches.pool_sampling import PoolBatches, SequencePairs
+from doap.datasets.batches.pool_sampling import PoolSampler, SequencePairSampler
 from doap.datasets.batches.resident_patches import PatchSource
-from doap.datasets.batches.sampling import EveryGroupFirst, GroupBatches
-from doap.datasets.batches.source_sampling import SourceBatches
-from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler
+from doap.datasets.batches.source_sampling import SourceSampler
+from doap.datasets.build.assembly import frame_set_from_photos
 from doap.images.frames import detect_dog
 from doap.training.batches import Batches, make_sampler
 from doap.training.recipe import Recipe
@@ -23,44 +23,44 @@ def patches() -> PatchSet:
 
 @pytest.fixture
 def frames(photo: np.ndarray) -> FrameSet:
-    return frames_of_photos([("a", photo[:, :256]), ("b", photo[:, 256:])], lambda image: detect_dog(image, 80))
+    return frame_set_from_photos([("a", photo[:, :256]), ("b", photo[:, 256:])], lambda image: detect_dog(image, 80))
 
 
 @pytest.mark.parametrize(
     ("settings", "sampler"),
     [
-        ({}, GroupBatches),
-        ({"views": 2}, GroupBatches),
-        ({"sampling": "every-group-first"}, EveryGroupFirst),
-        ({"sampling": "sequence-pairs"}, SequencePairs),
-        ({"sampling": "pools", "views": 2, "per_pool": 8}, PoolBatches),
+        ({}, GroupSampler),
+        ({"views_per_group": 2}, GroupSampler),
+        ({"sampling": "every-group-first"}, EveryGroupFirstSampler),
+        ({"sampling": "sequence-pairs"}, SequencePairSampler),
+        ({"sampling": "pools", "views_per_group": 2, "groups_per_sequence": 8}, PoolSampler),
     ],
 )
 def test_a_recipe_names_its_sampler(patches: PatchSet, settings: dict[str, object], sampler: type) -> None:
-    recipe = Recipe(list_size=64, **settings)
+    recipe = Recipe(batch_size=64, **settings)
     assert isinstance(make_sampler(patches, recipe), sampler)
     batch = next(Batches(patches, recipe, "cpu", 32).draw(0, 0))
     assert len(batch.pixels) == 64
-    assert np.bincount(batch.groups)[np.unique(batch.groups)].tolist() == [recipe.views or 4] * (
-        64 // (recipe.views or 4)
+    assert np.bincount(batch.groups)[np.unique(batch.groups)].tolist() == [recipe.views_per_group or 4] * (
+        64 // (recipe.views_per_group or 4)
     )
 
 
 def test_shares_are_of_a_frame_sets_sources(frames: FrameSet, patches: PatchSet) -> None:
-    recipe = Recipe(list_size=32, sampling="pools", views=2, per_pool=8, shares={"views": 1})
-    assert isinstance(make_sampler(frames, recipe), SourceBatches)
+    recipe = Recipe(batch_size=32, sampling="pools", views_per_group=2, groups_per_sequence=8, source_weights={"views": 1})
+    assert isinstance(make_sampler(frames, recipe), SourceSampler)
     batch = next(Batches(frames, recipe, "cpu", 32).draw(0))
     assert len(batch.pixels) == 32
     with pytest.raises(DoapError, match="0 sequences have 8 groups of tracks"):
-        make_sampler(frames, recipe.model_copy(update={"shares": {"tracks": 1.0}}))
-    with pytest.raises(DoapError, match="a patch set does not know them"):
+        make_sampler(frames, recipe.model_copy(update={"source_weights": {"tracks": 1.0}}))
+    with pytest.raises(DoapError, match="needs a frame set"):
         make_sampler(patches, recipe)
 
 
 def test_batches_are_the_patches_their_groups_and_what_to_ignore(patches: PatchSet) -> None:
-    recipe = Recipe(list_size=400)
+    recipe = Recipe(batch_size=400)
     (batch,) = Batches(patches, recipe, "cpu", 32).draw(0, 0)
-    (indices,) = GroupBatches(patches, 400, 0).batches(0)
+    (indices,) = GroupSampler(patches, 400, 0).batches(0)
     np.testing.assert_array_equal(batch.pixels.numpy(), patches.take(indices))
     np.testing.assert_array_equal(batch.groups.numpy(), patches.groups[indices])
     assert batch.ignore is not None
@@ -72,12 +72,12 @@ def test_batches_are_the_patches_their_groups_and_what_to_ignore(patches: PatchS
 
 def test_without_overlaps_nothing_is_ignored(patches: PatchSet) -> None:
     plain = PatchSet(patches.shards, patches.groups)
-    assert next(Batches(plain, Recipe(list_size=100), "cpu", 32).draw(0, 0)).ignore is None
+    assert next(Batches(plain, Recipe(batch_size=100), "cpu", 32).draw(0, 0)).ignore is None
 
 
 @pytest.mark.parametrize("augment", [False, True])
 def test_a_batch_of_fresh_views_is_the_same_whenever_it_is_drawn(frames: FrameSet, augment: bool) -> None:
-    batches = Batches(frames, Recipe(list_size=120, views=4, augment=augment, seed=3), "cpu", 32)
+    batches = Batches(frames, Recipe(batch_size=120, views_per_group=4, augment=augment, seed=3), "cpu", 32)
     all_of_them = list(batches.draw(1, 0))
     assert len(all_of_them) == batches.count(1) >= 3
     for resumed, whole in zip(batches.draw(1, 2), all_of_them[2:], strict=True):
@@ -88,7 +88,7 @@ def test_a_batch_of_fresh_views_is_the_same_whenever_it_is_drawn(frames: FrameSe
 
 def test_augmentation_changes_patches_and_nothing_else(frames: FrameSet) -> None:
     plain, turned = (
-        next(Batches(frames, Recipe(list_size=120, views=4, augment=augment), "cpu", 32).draw(0, 0))
+        next(Batches(frames, Recipe(batch_size=120, views_per_group=4, augment=augment), "cpu", 32).draw(0, 0))
         for augment in (False, True)
     )
     assert torch.equal(plain.groups, turned.groups)
@@ -116,7 +116,7 @@ class Spy:
 def test_a_group_is_seen_as_close_in_all_its_patches_and_afresh_in_each_batch(frames: FrameSet, device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    batches = Batches(frames, Recipe(list_size=120, views=4, zoom=2.0, seed=3), device, 32)
+    batches = Batches(frames, Recipe(batch_size=120, views_per_group=4, zoom=2.0, seed=3), device, 32)
     spy = batches._source = Spy(batches._source)
     drawn = [*batches.draw(0), *batches.draw(1)]
     of_group: dict[int, set[float]] = {}
@@ -129,13 +129,13 @@ def test_a_group_is_seen_as_close_in_all_its_patches_and_afresh_in_each_batch(fr
     assert 1.9 < values.max() <= 2
     np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [0.5, 1, 1.5], atol=0.2)
     assert max(map(len, of_group.values())) == 2  # another one in each epoch
-    again = Batches(frames, Recipe(list_size=120, views=4, zoom=2.0, seed=3), device, 32)
+    again = Batches(frames, Recipe(batch_size=120, views_per_group=4, zoom=2.0, seed=3), device, 32)
     for resumed, whole in zip(again.draw(1, 1), drawn[batches.count(0) + 1 :], strict=True):
         assert torch.equal(resumed.pixels, whole.pixels)
 
 
 def test_ranks_zoom_whole_groups(frames: FrameSet) -> None:
-    recipe = Recipe(list_size=120, views=4, zoom=2.0)
+    recipe = Recipe(batch_size=120, views_per_group=4, zoom=2.0)
     one = next(Batches(frames, recipe, "cpu", 32).draw(0))
     for rank in range(2):
         batches = Batches(frames, recipe, "cpu", 32, rank=rank, ranks=2)
@@ -157,7 +157,7 @@ def test_a_patch_set_cannot_be_cut_anew(patches: PatchSet, setting: str) -> None
 
 
 def test_what_a_set_cannot_give_is_told(frames: FrameSet, patches: PatchSet) -> None:
-    with pytest.raises(DoapError, match="set views"):
+    with pytest.raises(DoapError, match="set views_per_group"):
         make_sampler(frames, Recipe())
-    with pytest.raises(DoapError, match="needs views"):
+    with pytest.raises(DoapError, match="needs views_per_group"):
         make_sampler(patches, Recipe(sampling="pools"))

@@ -31,15 +31,15 @@ def patches(tmp_path: Path) -> PatchSet:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"kind": "binary", "pooled": 1.0},
+        {"kind": "binary", "pooled_weight": 1.0},
         {"objective": "hardnet"},
-        {"teacher": "doap-demo-128", "distil": 5.0, "network": "tiny"},
-        {"teacher": "doap-demo-128", "distil": 5.0, "network": "tiny", "dimensions": 128},
+        {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny"},
+        {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny", "dimensions": 128},
     ],
     ids=["ap", "hardnet", "tiny-similarity", "tiny-imitation"],
 )
 def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, Any]) -> None:
-    common = {"width": 2, "dimensions": 16, "list_size": 80, "epochs": 1, "dropout": 0.2, "augment": True}
+    common = {"width": 2, "dimensions": 16, "batch_size": 80, "epochs": 1, "dropout": 0.2, "augment": True}
     recipe = Recipe.model_validate({**common, "precision": "fp32", **settings})
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     one = train(recipe, patches, tmp_path / "one").network.state_dict()
@@ -58,7 +58,7 @@ def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, se
 
 def test_two_processes_with_lists_in_chunks(patches: PatchSet, tmp_path: Path) -> None:
     """Ranks have different numbers of chunks; the list is one all the same."""
-    recipe = Recipe(width=2, dimensions=16, list_size=83, epochs=4, lr=2.0, chunk=41, precision="fp32")
+    recipe = Recipe(width=2, dimensions=16, batch_size=83, epochs=4, lr=2.0, chunk=41, precision="fp32")
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     done = in_two_processes(tmp_path)
     assert done.returncode == 0, done.stderr

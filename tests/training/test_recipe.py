@@ -1,9 +1,10 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from doap import DoapError
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.recipe import RENAMED_KEYS, Recipe, read_recipe, read_recorded_recipe, upgrade_recipe
 
 
 def test_the_papers_choices_by_default() -> None:
@@ -31,18 +32,18 @@ def test_yaml_round_trip(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "settings", "message"),
     [
-        ("learning_rat: 0.1", [], "learning_rat: Extra inputs are not permitted; known keys are network"),
+        ("learning_rat: 0.1", [], "learning_rat: Extra inputs are not permitted; keys are network"),
         ("epochs: many", [], "epochs: Input should be a valid integer"),
         ("kind: complex", [], "kind: Input should be 'real' or 'binary'"),
         ("epochs: 0", [], "epochs: Input should be greater than 0"),
         ("- a\n- b", [], "a recipe is a list of 'key: value' lines"),
         ("a: [", [], "not valid YAML"),
-        ("shares: {views: 1}", [], "shares are of pools: they need sampling=pools, not groups"),
-        ("shares: {view: 1}\nsampling: pools", [], "shares.view.*: Input should be 'views', 'static' or 'tracks'"),
-        ("shares: {views: 0}\nsampling: pools", [], "shares.views: Input should be greater than 0"),
-        ("matching: 1\nobjective: hardnet", [], "pooled, matching and spacing belong to objective ap, not hardnet"),
-        ("spacing: 1.5\nobjective: fastap", [], "pooled, matching and spacing belong to objective ap, not fastap"),
-        ("spacing: 0", [], "spacing: Input should be greater than 0"),
+        ("source_weights: {views: 1}", [], "source_weights needs sampling=pools, not groups"),
+        ("source_weights: {view: 1}\nsampling: pools", [], "source_weights.view.*: Input should be 'views', 'static' or 'tracks'"),
+        ("source_weights: {views: 0}\nsampling: pools", [], "source_weights.views: Input should be greater than 0"),
+        ("matching_weight: 1\nobjective: hardnet", [], "matching_weight and bin_power need objective=ap, not hardnet"),
+        ("bin_power: 1.5\nobjective: fastap", [], "matching_weight and bin_power need objective=ap, not fastap"),
+        ("bin_power: 0", [], "bin_power: Input should be greater than 0"),
         ("", ["epochs"], "write it as key=value"),
         ("", ["epochs=["], r"--set epochs=\[: not valid YAML"),
     ],
@@ -54,9 +55,62 @@ def test_faults_are_one_line(tmp_path: Path, text: str, settings: list[str], mes
     assert "\n" not in str(caught.value)
 
 
-def test_the_former_name_of_the_source_static_is_read(tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("shares: {views: 3, fixed: 1}\nsampling: pools")
-    assert read_recipe(tmp_path / "r.yaml").shares == {"views": 3, "static": 1}
+OLD = {
+    "list_size": 96,
+    "views": 4,
+    "per_pool": 8,
+    "shares": {"views": 3.0, "fixed": 1.0},
+    "sampling": "pools",
+    "spacing": 1.5,
+    "pooled": 0.5,
+    "matching": 2.0,
+    "distil": 3.0,
+    "slower": 50.0,
+    "averaging": 0.9,
+    "held_out": 0.25,
+}
+NEW = Recipe(
+    batch_size=96,
+    views_per_group=4,
+    groups_per_sequence=8,
+    source_weights={"views": 3.0, "static": 1.0},
+    sampling="pools",
+    bin_power=1.5,
+    pooled_weight=0.5,
+    matching_weight=2.0,
+    distillation_weight=3.0,
+    transformer_lr_divisor=50.0,
+    ema_decay=0.9,
+    val_fraction=0.25,
+)
+
+
+def test_a_recipe_recorded_by_version_0_1_is_translated(tmp_path: Path) -> None:
+    assert Recipe.model_validate(upgrade_recipe(OLD)) == NEW
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(OLD))
+    assert read_recorded_recipe(tmp_path / "recipe.yaml") == NEW
+    (tmp_path / "recipe.yaml").write_text(NEW.to_yaml())
+    assert read_recorded_recipe(tmp_path / "recipe.yaml") == NEW
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
+def test_renamed_keys_of_a_user_are_one_line_with_the_new_name(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(f"epochs: 3
+{old}: 2
+")
+    with pytest.raises(DoapError, match=rf"r\.yaml: {old} was renamed; use {new}$"):
+        read_recipe(path)
+    path.write_text("epochs: 3
+")
+    with pytest.raises(DoapError, match=rf"^--set {old}=2: {old} was renamed; use {new}$"):
+        read_recipe(path, [f"{old}=2"])
+
+
+def test_several_renamed_keys_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump({"list_size": 64, "views": 2}))
+    with pytest.raises(DoapError, match=r"list_size, views were renamed; use batch_size, views_per_group$"):
+        read_recipe(tmp_path / "r.yaml")
 
 
 def test_a_missing_recipe(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from doap import DoapError, list_models
-from doap.datasets.sets.groups import Grouping
+from doap.datasets.sets.groups import GroupedSet
 from doap.demo.run import RECIPES
 from doap.networks.registry import find_card
 from doap.training.batches import make_sampler
@@ -120,7 +120,7 @@ def test_the_rate_over_the_batch_sizes_of_the_papers_figure(size: int, rate: flo
 @pytest.mark.parametrize("name", ["hpatches-st-lm-real", "hpatches-st-lm-binary"])
 def test_label_mining_visits_every_pair_of_76_sequences(name: str) -> None:
     groups = np.arange(76 * 40 * 16) // 16
-    data = Grouping(groups, groups // 40)
+    data = GroupedSet(groups, groups // 40)
     sampler = make_sampler(data, read_recipe(name))
     assert sampler.count(0) == sampler.count(31) == 2850 == 76 * 75 // 2
     for batch in (next(sampler.batches(0)), next(sampler.batches(7, 2849))):
@@ -130,7 +130,7 @@ def test_label_mining_visits_every_pair_of_76_sequences(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["romepatches-real", "romepatches-binary"])
 def test_rome_starts_a_batch_with_each_of_1000_groups(name: str) -> None:
-    data = Grouping(np.arange(10_000) // 10)
+    data = GroupedSet(np.arange(10_000) // 10)
     sampler = make_sampler(data, read_recipe(name))
     assert sampler.count(0) == sampler.count(4) == 1000
     first = [data.groups[batch] for _, batch in zip(range(3), sampler.batches(2, 997), strict=True)]
@@ -140,7 +140,7 @@ def test_rome_starts_a_batch_with_each_of_1000_groups(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["phototour-real", "phototour-hardnet", "hpatches-hynet", "hpatches-real"])
 def test_a_batch_is_of_whole_groups_or_of_pairs(name: str) -> None:
-    data = Grouping(np.arange(76 * 10 * 16) // 16, np.arange(76 * 10 * 16) // 160)
+    data = GroupedSet(np.arange(76 * 10 * 16) // 16, np.arange(76 * 10 * 16) // 160)
     recipe = read_recipe(name)
     batch = next(make_sampler(data, recipe).batches(0))
     _, sizes = np.unique(data.groups[batch], return_counts=True)
@@ -175,5 +175,5 @@ def test_the_command_on_a_card_gives_the_recipe_of_the_model(model: str) -> None
         recipe = RECIPES[model]
     else:
         recipe = read_recipe(command.split()[2], re.findall(r"--set (\S+)", command))
-    trained = Recipe.model_validate(card.origin.recipe)  # keys that are younger than the card have their defaults
+    trained = Recipe.model_validate(card.origin.recipe)  # keys that the card lacks have their defaults
     assert trained == recipe

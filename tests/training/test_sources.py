@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from doap import DoapError, FrameSet, PatchSet
-from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.build.splitting import write_split
 from doap.images.frames import detect_dog
 from doap.training import sources as module
@@ -14,7 +14,7 @@ from doap.training.sources import Sources, hold_out
 from doap.training.trainer import train
 from support.small_frame_set import Maker, add_plane, add_singles, add_still, small_frame_set
 
-SMALL = Recipe(width=2, dimensions=16, list_size=128, views=4, epochs=1, lr=1.0, precision="fp32", held_out=0.5)
+SMALL = Recipe(width=2, dimensions=16, batch_size=128, views_per_group=4, epochs=1, lr=1.0, precision="fp32", val_fraction=0.5)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def patches() -> PatchSet:
 
 @pytest.fixture
 def frames(photo: np.ndarray) -> FrameSet:
-    return frames_of_photos([("a", photo[:, :256]), ("b", photo[:, 256:])], lambda image: detect_dog(image, 80))
+    return frame_set_from_photos([("a", photo[:, :256]), ("b", photo[:, 256:])], lambda image: detect_dog(image, 80))
 
 
 def test_a_set_is_loaded_once_a_size(patches: PatchSet) -> None:
@@ -87,7 +87,7 @@ def folders(data: FrameSet) -> set[Path]:
 def test_what_is_held_out_is_what_a_split_sets_aside_and_shares_no_folder_with_the_rest(tmp_path: Path) -> None:
     whole = small_frame_set()
     for seed in range(4):
-        recipe = SMALL.model_copy(update={"held_out": 0.3, "seed": seed})
+        recipe = SMALL.model_copy(update={"val_fraction": 0.3, "seed": seed})
         training, held_out = Sources().split(whole, recipe)
         assert sorted([*training.groups, *held_out.groups]) == sorted(whole.groups)
         assert isinstance(training, FrameSet)
@@ -104,14 +104,14 @@ def test_parts_of_a_scene_that_did_not_connect_are_held_out_together() -> None:
         add_plane(maker, f"scene{number}", number)
         add_plane(maker, f"scene{number}", number + 3)
         maker.sequences[-1] += " again"
-    training, held_out = hold_out(maker.made(), SMALL.model_copy(update={"held_out": 0.3}))
+    training, held_out = hold_out(maker.made(), SMALL.model_copy(update={"val_fraction": 0.3}))
     assert len(set(held_out.sequences)) == 2
     assert {sequence // 2 for sequence in held_out.sequences}.isdisjoint(s // 2 for s in training.sequences)
 
 
 def test_sets_without_photos_are_held_out_by_sequence(patches: PatchSet) -> None:
     for share, count in ((0.01, 1), (0.5, 2), (0.99, 3)):
-        training, held_out = hold_out(patches, SMALL.model_copy(update={"held_out": share}))
+        training, held_out = hold_out(patches, SMALL.model_copy(update={"val_fraction": share}))
         assert len(set(held_out.sequences)) == count
         assert sorted({*training.sequences, *held_out.sequences}) == [0, 1, 2, 3]
         assert not set(training.sequences) & set(held_out.sequences)
@@ -121,5 +121,5 @@ def test_a_set_of_one_scene_of_a_kind_is_one_line() -> None:
     maker = Maker()
     add_singles(maker, "few", 4)
     add_still(maker, "still", 9)
-    with pytest.raises(DoapError, match=r"^held_out=0.5: .* no two of 2 are of one kind; .* set held_out=0$"):
+    with pytest.raises(DoapError, match=r"^val_fraction=0.5: .* no two of 2 are of one kind; .* set val_fraction=0$"):
         hold_out(maker.made(), SMALL)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from doap import DoapError, PatchSet, describe, load
-from doap.networks.architecture import Architecture, build
+from doap import DoapError, PatchSet, describe_patches, load
+from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor
-from doap.networks.registry import read_card, save
+from doap.networks.registry import save
+from doap.networks.card import read_card
 from doap.objectives import ImitationLoss, SimilarityLoss
 from doap.training import trainer
 from doap.training.batches import Batches
@@ -20,7 +21,7 @@ from doap.training.teacher import Teacher
 from doap.training.trainer import train
 from doap.types import Kind
 
-SMALL = Recipe(width=2, dimensions=16, list_size=64, epochs=2, lr=1.0, precision="fp32")
+SMALL = Recipe(width=2, dimensions=16, batch_size=64, epochs=2, lr=1.0, precision="fp32")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def make_teacher(path: Path, seed: int = 1, kind: Kind = "real", **words: object
     """An untrained model with a card; even at random, a network tells patches apart."""
     torch.manual_seed(seed)
     architecture = Architecture.model_validate({"width": 4, "dimensions": 16, **words})
-    network = build(architecture)
+    network = build_network(architecture)
     size = network.input_size
     with torch.no_grad():
         for _ in range(40):  # statistics for batch normalisation
@@ -50,12 +51,12 @@ def make_teacher(path: Path, seed: int = 1, kind: Kind = "real", **words: object
 def test_the_loss_is_the_objectives_and_the_teachers(chunk: int | None, patches: PatchSet, tmp_path: Path) -> None:
     teacher = make_teacher(tmp_path / "t.safetensors")
     alone = SMALL.model_copy(update={"chunk": chunk, "dropout": 0.0})
-    recipe = alone.model_copy(update={"teacher": teacher, "distil": 3.0})
+    recipe = alone.model_copy(update={"teacher": teacher, "distillation_weight": 3.0})
     train(alone, patches, tmp_path / "alone")
     train(recipe, patches, tmp_path / "taught")
     batch = next(Batches(patches, recipe, "cpu", 32).draw(0))
     torch.manual_seed(recipe.seed)
-    student = build(recipe.architecture).train()
+    student = build_network(recipe.architecture).train()
     inputs = batch.pixels[:, None].float()
     parts = torch.tensor_split(inputs, 3) if chunk else (inputs,)
     with torch.no_grad():
@@ -66,7 +67,7 @@ def test_the_loss_is_the_objectives_and_the_teachers(chunk: int | None, patches:
 
 
 @pytest.mark.parametrize(
-    ("kind", "teacher_kind", "dimensions", "distil"),
+    ("kind", "teacher_kind", "dimensions", "distillation_weight"),
     [
         ("real", "real", 16, 10.0),
         ("binary", "binary", 16, 10.0),
@@ -75,14 +76,14 @@ def test_the_loss_is_the_objectives_and_the_teachers(chunk: int | None, patches:
     ],
 )
 def test_a_student_comes_to_see_patches_as_its_teacher_does(
-    kind: Kind, teacher_kind: Kind, dimensions: int, distil: float, patches: PatchSet, tmp_path: Path
+    kind: Kind, teacher_kind: Kind, dimensions: int, distillation_weight: float, patches: PatchSet, tmp_path: Path
 ) -> None:
     """One of its kind and dimensions imitates the teacher; any other, its similarities."""
     teacher = make_teacher(tmp_path / "t.safetensors", kind=teacher_kind, dimensions=dimensions)
     alone = SMALL.model_copy(update={"kind": kind, "width": 4, "epochs": 12, "lr": 0.1})
     models = [
         train(alone.model_copy(update=settings), patches, tmp_path / name)
-        for name, settings in {"alone": {}, "taught": {"teacher": teacher, "distil": distil}}.items()
+        for name, settings in {"alone": {}, "taught": {"teacher": teacher, "distillation_weight": distillation_weight}}.items()
     ]
     pixels = torch.from_numpy(patches.take(range(160)))
     taught = load(teacher).network(pixels[:, None].float())
@@ -98,7 +99,7 @@ def test_a_teacher_describes_as_the_model_itself_whatever_it_reads(patches: Patc
     found = Teacher(path, SMALL, make_fabric(SMALL, "cpu", 1)).describe(torch.from_numpy(pixels))
     assert not found.requires_grad
     unit = torch.nn.functional.normalize(found, dim=1).numpy()
-    np.testing.assert_allclose(unit, describe(pixels, load(path)), atol=1e-4)
+    np.testing.assert_allclose(unit, describe_patches(pixels, load(path)), atol=1e-4)
 
 
 def test_the_teacher_stands_in_the_record_and_on_the_card(patches: PatchSet, tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_a_run_goes_on_with_the_same_teacher_only(
     [
         ("nowhere.safetensors", "teacher=nowhere.safetensors: no such file"),
         ("rootsift", "teacher=rootsift: handcrafted"),
-        ("damaged.safetensors", "teacher=damaged.safetensors: differs from what its card"),
+        ("damaged.safetensors", "teacher=damaged.safetensors: its SHA-256 differs"),
     ],
 )
 def test_teachers_that_are_none_are_refused_in_one_line(

@@ -13,8 +13,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from doap import DoapError, PatchSet, describe, load
-from doap.datasets.build.assembly import frames_of_photos
+from doap import DoapError, PatchSet, describe_patches, load
+from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.build.cutting import cut_patches
 from doap.datasets.label_mining.mining import MinedLabels, mine_labels
 from doap.evaluation.metrics.average_precision import average_precision
@@ -31,14 +31,14 @@ from doap.training.sources import hold_out
 from doap.training.trainer import train
 from doap.training.validation import Validation
 
-SMALL = Recipe(width=2, dimensions=16, list_size=128, epochs=2, lr=1.0, dropout=0.1, precision="fp32")
+SMALL = Recipe(width=2, dimensions=16, batch_size=128, epochs=2, lr=1.0, dropout=0.1, precision="fp32")
 
 
 @pytest.fixture(scope="module")
 def patches(tmp_path_factory: pytest.TempPathFactory, photo: np.ndarray) -> PatchSet:
     path = tmp_path_factory.mktemp("data") / "set"
     halves = [("left", photo[:, :256]), ("right", photo[:, 256:])]
-    cut_patches(frames_of_photos(halves, lambda image: detect_dog(image, 150)), path)
+    cut_patches(frame_set_from_photos(halves, lambda image: detect_dog(image, 150)), path)
     return PatchSet.open(path)
 
 
@@ -55,7 +55,7 @@ def test_groups_are_cut_from_photos(patches: PatchSet) -> None:
 
 
 def test_training_by_ap_raises_exact_ap_and_leaves_a_whole_run(patches: PatchSet, tmp_path: Path) -> None:
-    recipe = Recipe(width=4, dimensions=32, list_size=256, epochs=12, lr=1.0, seed=1)
+    recipe = Recipe(width=4, dimensions=32, batch_size=256, epochs=12, lr=1.0, seed=1)
     model = train(recipe, patches, tmp_path / "run", name="small", source=Source("two halves"))
     torch.manual_seed(recipe.seed)
     untrained = L2Net(32, 4).train()
@@ -69,7 +69,7 @@ def test_training_by_ap_raises_exact_ap_and_leaves_a_whole_run(patches: PatchSet
     again = load(tmp_path / "run" / "weights.safetensors")
     assert (again.name, again.extent) == ("small", 12.0)
     sample = patches.take(range(50))
-    np.testing.assert_allclose(describe(sample, again), describe(sample, model), atol=1e-5)
+    np.testing.assert_allclose(describe_patches(sample, again), describe_patches(sample, model), atol=1e-5)
 
 
 def mean_ap(patches: PatchSet, network: L2Net) -> float:
@@ -99,7 +99,7 @@ def test_the_rate_falls_linearly_to_zero(patches: PatchSet, tmp_path: Path) -> N
     train(SMALL, patches, tmp_path / "run")
     rows = (tmp_path / "run" / "log.csv").read_text().split()[1:]
     rates = [float(row.split(",")[3]) for row in rows]
-    expected = SMALL.initial_rate() * (1 - np.arange(len(rates)) / len(rates))
+    expected = SMALL.initial_lr() * (1 - np.arange(len(rates)) / len(rates))
     np.testing.assert_allclose(rates, expected, rtol=1e-4)
 
 
@@ -267,7 +267,7 @@ def test_a_full_disk_loses_no_earlier_checkpoint(
 
 
 def test_held_out_scenes_are_judged_and_the_best_weights_kept(patches: PatchSet, tmp_path: Path) -> None:
-    recipe = SMALL.model_copy(update={"held_out": 0.5, "epochs": 5})
+    recipe = SMALL.model_copy(update={"val_fraction": 0.5, "epochs": 5})
     run = tmp_path / "run"
     train(recipe, patches, run)
     judged = read_validation(run)
@@ -286,7 +286,7 @@ def test_held_out_scenes_are_judged_and_the_best_weights_kept(patches: PatchSet,
 def test_a_run_with_validation_resumes_to_the_same_record(
     patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = SMALL.model_copy(update={"held_out": 0.5, "epochs": 4})
+    recipe = SMALL.model_copy(update={"val_fraction": 0.5, "epochs": 4})
     train(recipe, patches, tmp_path / "whole")
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
 
@@ -300,15 +300,15 @@ def test_a_run_with_validation_resumes_to_the_same_record(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"objective": "hardnet", "views": 2},
-        {"objective": "hardnet-gor", "views": 2},
-        {"objective": "l2net", "views": 2},
-        {"objective": "sosnet", "views": 2},
-        {"objective": "hynet", "views": 2},
+        {"objective": "hardnet", "views_per_group": 2},
+        {"objective": "hardnet-gor", "views_per_group": 2},
+        {"objective": "l2net", "views_per_group": 2},
+        {"objective": "sosnet", "views_per_group": 2},
+        {"objective": "hynet", "views_per_group": 2},
         {"objective": "fastap"},
         {"objective": "smooth-ap"},
-        {"objective": "triplet", "views": 2},
-        {"kind": "binary", "pooled": 1.0},
+        {"objective": "triplet", "views_per_group": 2},
+        {"kind": "binary", "pooled_weight": 1.0},
         {"transformer": True, "augment": True},
         {"network": "cs-l2net"},
         {"network": "tiny", "width": 8},
@@ -325,7 +325,7 @@ def test_every_kind_of_training_learns(patches: PatchSet, tmp_path: Path, settin
     assert load(tmp_path / "run" / "weights.safetensors").input_size == model.input_size
 
 
-@pytest.mark.parametrize(("settings", "times"), [({}, 100), ({"slower": 2000}, 2000)])
+@pytest.mark.parametrize(("settings", "times"), [({}, 100), ({"transformer_lr_divisor": 2000}, 2000)])
 def test_the_prediction_of_the_transformation_learns_slower(
     patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, float], times: float
 ) -> None:
@@ -371,7 +371,7 @@ def test_a_network_is_compiled_where_the_recipe_says_so(
 
 def test_news_come_from_the_first_patch_loaded_to_the_end(patches: PatchSet, tmp_path: Path) -> None:
     news: list[Status] = []
-    recipe = SMALL.model_copy(update={"label_mining": True, "sampling": "sequence-pairs", "held_out": 0})
+    recipe = SMALL.model_copy(update={"label_mining": True, "sampling": "sequence-pairs", "val_fraction": 0})
     train(recipe, patches, tmp_path / "run", progress=news.append)
     before = [status for status in news if status.doing]
     assert [status.doing for status in before] == ["mining labels"] * 2 + ["loading the set"]
@@ -383,8 +383,8 @@ def test_news_come_from_the_first_patch_loaded_to_the_end(patches: PatchSet, tmp
 
 
 def test_labels_are_mined_from_frames_as_they_are(photo: np.ndarray, tmp_path: Path) -> None:
-    frames = frames_of_photos([("photo", photo)], lambda image: detect_dog(image, 160))
-    train(SMALL.model_copy(update={"label_mining": True, "views": 2, "epochs": 1}), frames, tmp_path / "run")
+    frames = frame_set_from_photos([("photo", photo)], lambda image: detect_dog(image, 160))
+    train(SMALL.model_copy(update={"label_mining": True, "views_per_group": 2, "epochs": 1}), frames, tmp_path / "run")
     plain = extract_patches(photo, frames.frames, 64, frames.extent)
     expected = mine_labels(frames, lambda indices: torch.from_numpy(plain[indices]), seed=SMALL.seed)
     found = MinedLabels.load(tmp_path / "run" / trainer.MINED, frames)
@@ -396,16 +396,16 @@ def test_labels_are_mined_from_frames_as_they_are(photo: np.ndarray, tmp_path: P
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize(
     "settings",
-    [{"kind": "binary", "pooled": 1.0}, {"transformer": True, "augment": True}, {"chunk": 48}, {"averaging": 0.5}],
+    [{"kind": "binary", "pooled_weight": 1.0}, {"transformer": True, "augment": True}, {"chunk": 48}, {"ema_decay": 0.5}],
 )
 def test_training_on_the_gpu_learns_and_resumes_to_the_same_weights(
     patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
-    recipe = SMALL.model_copy(update={"epochs": 6, "precision": "auto", "held_out": 0.5, **settings})
+    recipe = SMALL.model_copy(update={"epochs": 6, "precision": "auto", "val_fraction": 0.5, **settings})
     whole = train(recipe, patches, tmp_path / "whole", device="cuda")
     losses = read_losses(tmp_path / "whole")
     assert np.mean(losses[-4:]) < 0.9 * np.mean(losses[:4])
-    assert describe(patches.take(range(9)), whole).shape[0] == 9
+    assert describe_patches(patches.take(range(9)), whole).shape[0] == 9
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
     monkeypatch.setattr(trainer, "STEPS_A_BUNCH", 3)
 
@@ -428,12 +428,12 @@ def test_a_loss_on_the_gpu_that_is_no_number_is_told_with_its_batch(
     assert all(torch.isfinite(value).all() for value in kept.values())
 
 
-@pytest.mark.parametrize("settings", [{}, {"zoom": 1.0, "averaging": 0.5}], ids=["plain", "zoom"])
+@pytest.mark.parametrize("settings", [{}, {"zoom": 1.0, "ema_decay": 0.5}], ids=["plain", "zoom"])
 def test_training_on_frames_goes_on_to_the_same_weights(
     photo: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
-    frames = frames_of_photos([("photo", photo)], lambda image: detect_dog(image, 160))
-    recipe = SMALL.model_copy(update={"views": 4, "augment": True, "epochs": 3, **settings})
+    frames = frame_set_from_photos([("photo", photo)], lambda image: detect_dog(image, 160))
+    recipe = SMALL.model_copy(update={"views_per_group": 4, "augment": True, "epochs": 3, **settings})
     whole = train(recipe, frames, tmp_path / "whole")
     losses = read_losses(tmp_path / "whole")
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1

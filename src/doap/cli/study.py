@@ -21,7 +21,7 @@ from doap.training.run_folder import Source, is_complete
 from doap.training.validation import CommonLists
 
 EXAMPLE = (
-    "Example: doap study objectives --data sets/train --validate sets/aside --pairs pairs/aside -o runs/objectives "
+    "Example: doap study objectives --data sets/train --val sets/val --pairs pairs/val -o runs/objectives "
     "--set epochs=2"
 )
 
@@ -31,7 +31,7 @@ def study(
         str, typer.Argument(metavar="STUDY", help=f"A YAML file, or one that ships: {', '.join(list_studies())}.")
     ],
     data: Annotated[Path, typer.Option(help="What to train on: a patch set, a frame set, or an official folder.")],
-    validate: Annotated[Path, typer.Option(help="A set that shares nothing with it, to judge every training by.")],
+    val: Annotated[Path, typer.Option(help="A set that shares nothing with it, to judge every training by.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the runs; one begun before goes on.")],
     pairs: Annotated[
         Path | None, typer.Option(help="Image pairs with homographies, as doap eval pairs reads them: judge by these.")
@@ -55,9 +55,9 @@ def study(
     check_detector(detector)
     extents = [extent_from(text) for text in extent or ["own"]]
     chosen = choose_device(device)
-    found, aside = open_with_bar(data), open_with_bar(validate)
+    found, aside = open_with_bar(data), open_with_bar(val)
     judged_by: dict[str, Any] = {
-        "lists": {"data": str(validate.absolute()), "set": repr(aside), "recipe": planned.lists.model_dump()}
+        "lists": {"data": str(val.absolute()), "set": repr(aside), "recipe": planned.lists.model_dump()}
     }
     images = None
     if pairs:
@@ -66,12 +66,12 @@ def study(
                               "labelled": len(images.labelled), "detector": detector,
                               "keypoints": keypoints, "extents": extents}  # fmt: skip
     say(f"training on {found}, judging on {aside}")
-    title = f"{Path(file).stem}, trained on {data.resolve().name}, judged on {(pairs or validate).resolve().name}"
+    title = f"{Path(file).stem}, trained on {data.resolve().name}, judged on {(pairs or val).resolve().name}"
     with series_bar() as (_, tell):
         series = Series(
             found,
             output,
-            Source(str(data.absolute()), validation=str(validate.absolute())),
+            Source(str(data.absolute()), validation=str(val.absolute())),
             chosen,
             aside,
             tell,

@@ -21,7 +21,7 @@ from doap.training.recipe import Recipe
 from doap.training.run_folder import Source
 
 EXAMPLE = (
-    "Example: doap sweep phototour-real --data liberty --over list_size=256,512,1024,2048,4096 -o runs/lists "
+    "Example: doap sweep phototour-real --data liberty --over batch_size=256,512,1024,2048,4096 -o runs/lists "
     "--test notredame --test yosemite"
 )
 
@@ -39,15 +39,15 @@ def sweep(
 ) -> None:
     """Train a recipe once for each value of one of its keys, and draw what it changes.
 
-    By default each run is judged by AP on held-out scenes (--set held_out=0.1), its best weights on the same
+    By default each run is judged by AP on held-out scenes (--set val_fraction=0.1), its best weights on the same
     lists for all; with --test by the mean FPR95 on the official pairs of Phototour folders: so the paper's figure
     of the batch size is made.
     A sweep that was stopped goes on where it was: give the same command again.
     """
     planned = plan_sweep(recipe, over, settings)
-    if not test and not all(each.held_out for each in planned.recipes.values()):
+    if not test and not all(each.val_fraction for each in planned.recipes.values()):
         raise DoapError(
-            "nothing to judge the runs by: give --test PHOTOTOUR_FOLDER, or hold out with --set held_out=0.1"
+            "nothing to judge the runs by: give --test PHOTOTOUR_FOLDER, or hold out with --set val_fraction=0.1"
         )
     chosen = choose_device(device)
     tests = _open_tests(test or [])
@@ -89,7 +89,7 @@ def _judge(tests: list[PairTest], bar: Progress) -> Judge:
     """Mean FPR95 over the tests, and that of each, in percent."""
 
     def rate(model: Descriptor, test: PairTest) -> float:
-        task = bar.add_task(f"judging on {test.name}", news="")
+        task = bar.add_task(f"judging on {test.name}", status="")
         found = fpr95(model, test, lambda done, total: bar.update(task, completed=done, total=total))
         bar.remove_task(task)
         return round(100 * found, 6)

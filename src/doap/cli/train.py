@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, news, say, training_bar
+from doap.cli.console import choose_device, say, status_text, training_bar
 from doap.cli.data_show import open_with_bar
-from doap.datasets.official.hpatches_tasks import training_half
+from doap.datasets.official.hpatches_tasks import select_training_sequences
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.figures import draw_training
 from doap.training.distributed import is_rank_zero
 from doap.training.log import Status, read_losses, read_times, read_validation
-from doap.training.recipe import read_recipe
+from doap.training.recipe import read_recipe, read_recorded_recipe
 from doap.training.run_folder import Source, read_run
 from doap.training.trainer import train as train_descriptor
 
@@ -30,9 +30,9 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Go on with the unfinished run in this folder.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value over the recipe; repeatable.")] = None,
     split: Annotated[str | None, typer.Option(help="Train on the training half of this split of HPatches.")] = None,
-    validate: Annotated[
+    val: Annotated[
         Path | None,
-        typer.Option(help="A set to judge every epoch on; by default what the recipe's held_out keeps."),
+        typer.Option(help="A set to judge every epoch on; by default what the recipe's val_fraction keeps."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
     devices: Annotated[
@@ -47,14 +47,14 @@ def train(
     same weights. Under torchrun or SLURM their processes share the work.
     """
     if resume:
-        if recipe or data or output or settings or split or validate or device or devices:
+        if recipe or data or output or settings or split or val or device or devices:
             raise DoapError("--resume takes everything from the run: give nothing else with it")
         about = read_run(resume)
-        run, source, chosen = resume, about.source, read_recipe(resume / "recipe.yaml")
+        run, source, chosen = resume, about.source, read_recorded_recipe(resume / "recipe.yaml")
         device, devices = about.device, about.devices
     elif recipe and data and output:
         run, chosen = output, read_recipe(recipe, settings)
-        source = Source(str(data.absolute()), split or "", str(validate.absolute()) if validate else "")
+        source = Source(str(data.absolute()), split or "", str(val.absolute()) if val else "")
         if is_rank_zero() and run.exists():
             raise DoapError(f"{run}: exists already; choose another folder, or go on with --resume {run}")
     else:
@@ -65,11 +65,11 @@ def train(
     if is_rank_zero():
         say(f"training on {found}")
     with training_bar() as bar:
-        task = bar.add_task(run.name, total=1.0, news="")
+        task = bar.add_task(run.name, total=1.0, status="")
 
         def show(status: Status) -> None:
             if is_rank_zero():
-                bar.update(task, completed=status.done, news=news(status))
+                bar.update(task, completed=status.done, status=status_text(status))
 
         train_descriptor(
             chosen,
@@ -89,7 +89,7 @@ def train(
 def _training_half(data: PatchSet | FrameSet, folder: Path, split: str) -> PatchSet:
     if isinstance(data, FrameSet):
         raise DoapError(f"{folder}: --split is for the official folders of HPatches")
-    return training_half(data, folder, split)
+    return select_training_sequences(data, folder, split)
 
 
 def draw_curves(run: Path) -> None:

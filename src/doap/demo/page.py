@@ -11,6 +11,7 @@ from doap.demo import photos
 from doap.demo.run import COPIES, KEYPOINTS, RECIPES, Study
 from doap.evaluation.harness import figures
 from doap.evaluation.image_pairs import warped
+from doap.features.drawing import draw_matches
 from doap.files import write_text
 from doap.images.jitter import LEVELS, measured_overlap
 from doap.training.log import read_losses
@@ -91,7 +92,7 @@ network as initialised. "rank" is that of the first right one.</figcaption></fig
 queries: relaxed, so that it has a gradient.</figcaption></figure>
 <p>{html.escape(repr(study.patches))}, cut around DoG keypoints of {len(photos.TRAINING)} photos
 ({_names(photos.TRAINING)}). L2Net with a first layer of {real.width} channels: narrower than the paper's 32, so that
-this takes minutes on a CPU. Lists of {real.list_size:,}, {real.epochs} epochs, SGD; {real.dimensions} dimensions (real)
+this takes minutes on a CPU. Lists of {real.batch_size:,}, {real.epochs} epochs, SGD; {real.dimensions} dimensions (real)
 and {binary.dimensions} bits (binary).</p>
 <figure><img src="groups.png" alt="patch groups"><figcaption>
 Groups of the training set: a point seen plainly, and under jittered views. Frames overlap their jittered selves by
@@ -132,7 +133,7 @@ def _some_groups(study: Study, count: int = 6) -> np.ndarray[tuple[int, ...], np
 def _draw_stereo(study: Study, path: Path) -> None:
     points = study.stereo_matches.verified_points(*study.stereo_features)
     counts = f"{len(points[0])} verified of {len(study.stereo_matches)} mutual matches"
-    figures.draw_matches(*study.stereo, *points, f"{counts} ({study.stereo_features[0].model})", path)
+    draw_matches(*study.stereo, *points, f"{counts} ({study.stereo_features[0].model})", path)
 
 
 def _weights(study: Study) -> str:

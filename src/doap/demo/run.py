@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.build.cutting import cut_patches
 from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import photos
@@ -17,13 +17,14 @@ from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.image_pairs import warped
 from doap.evaluation.image_pairs.warped import Pair, Score
-from doap.features import Features, FrameDescriber, Matches, PatchDescriber, detect_and_describe, match
+from doap.features import Features, FrameDescriber, Matches, ModelDescriber, detect_and_describe, match
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
 from doap.images.reading import read_grey
 from doap.networks import registry
-from doap.networks.architecture import build
+from doap.networks.architecture import build_network
 from doap.networks.baselines.sift import Sift
+from doap.networks.card import Origin
 from doap.networks.descriptor import Descriptor, to_input
 from doap.training.log import Status
 from doap.training.recipe import Recipe
@@ -32,7 +33,7 @@ from doap.training.trainer import train
 from doap.types import Grey
 
 # A quarter of the paper's width, so that both trainings take minutes on two cores.
-SHARED = Recipe(spacing=1.5, width=8, lr=2.0, epochs=6, precision="fp32")
+SHARED = Recipe(bin_power=1.5, width=8, lr=2.0, epochs=6, precision="fp32")
 RECIPES = {
     "doap-demo-128": SHARED,
     "doap-demo-256b": SHARED.model_copy(update={"kind": "binary", "dimensions": 256}),
@@ -117,7 +118,7 @@ def run_study(folder: Path, progress: Progress) -> Study:
 def _cut(path: Path, progress: Progress) -> PatchSet:
     progress.begin("cutting patches from photos")
     count = progress.counting(len(photos.TRAINING))
-    frames = frames_of_photos(photos.read(photos.TRAINING), lambda image: detect_dog(image, POINTS))
+    frames = frame_set_from_photos(photos.read(photos.TRAINING), lambda image: detect_dog(image, POINTS))
     cut_patches(frames, path, progress=count)
     return PatchSet.open(path)
 
@@ -128,12 +129,12 @@ def _untrained(name: str, recipe: Recipe, patches: PatchSet) -> Descriptor:
     Without that pass the activations of a new network are hardly normalised, and it would look worse than it is.
     """
     torch.manual_seed(recipe.seed)
-    network = build(recipe.architecture)
+    network = build_network(recipe.architecture)
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = 1.0
     with torch.no_grad():
-        sample = np.random.default_rng(recipe.seed).choice(len(patches), recipe.list_size, replace=False)
+        sample = np.random.default_rng(recipe.seed).choice(len(patches), recipe.batch_size, replace=False)
         network(to_input(torch.from_numpy(patches.take(sample)), network.input_size))
     return Descriptor(network.eval(), recipe.kind, patches.extent, f"{name} untrained")
 
@@ -148,17 +149,17 @@ def _judge(
         for number, (name, photo) in enumerate(photos.read(photos.HELD_OUT))
         for pair in warped.make_pairs(name, photo, COPIES, KEYPOINTS, seed=number)
     ]
-    describers: list[FrameDescriber] = [PatchDescriber(model) for model in models]
+    describers: list[FrameDescriber] = [ModelDescriber(model) for model in models]
     describers += [Sift(), Sift(root=True)]
     if shipped:  # of the paper's width: each photo is described once, and in the fastest mode
         describers += open_methods(shipped, cache=DescriptorCache(kept), detector=warped.DETECTOR)
     return pairs, warped.evaluate(pairs, describers, progress.counting(len(pairs) * len(describers)))
 
 
-def _origin(name: str, scores: list[Score]) -> registry.Origin:
+def _origin(name: str, scores: list[Score]) -> Origin:
     """What the card of a trained model says."""
     row = next(row for row in warped.summarise(scores) if row["descriptor"] == name)
-    return registry.Origin(
+    return Origin(
         licence="Apache-2.0",
         data=DATA,
         recipe=RECIPES[name].model_dump(),
@@ -180,7 +181,7 @@ def _rank(pair: Pair, models: dict[str, Descriptor], queries: int = 4, shown: in
     candidates = extract_patches(pair.copy, pair.copy_frames, model.input_size, model.extent)
     lists = {}
     for name, descriptor in models.items():
-        describer = PatchDescriber(descriptor)
+        describer = ModelDescriber(descriptor)
         first = describer.describe_frames(pair.photo, pair.photo_frames[chosen])
         second = describer.describe_frames(pair.copy, pair.copy_frames)
         order = np.argsort(-(first @ second.T), axis=1, kind="stable")

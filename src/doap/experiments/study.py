@@ -12,7 +12,7 @@ from typing import Any
 from doap.errors import DoapError
 from doap.experiments.series import Judge, Row, Series
 from doap.experiments.study_plan import Study, folder_name
-from doap.networks.registry import read_card
+from doap.networks.card import read_card
 from doap.training.recipe import Recipe
 from doap.training.run_folder import FAILURE, WEIGHTS, is_complete
 

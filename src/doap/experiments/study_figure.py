@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from doap.evaluation.harness.figures import PLAIN, RIGHT
+from doap.evaluation.harness.figures import NEUTRAL, CORRECT
 from doap.evaluation.metrics.significance import LEVEL
 from doap.experiments.study_table import Standing, label
 from doap.files import write_figure
@@ -26,7 +26,7 @@ def draw_study(found: Sequence[Standing], title: str, path: Path) -> None:
         best = max(standing.mean(measure) for standing in found)
         for place, standing in enumerate(found):
             mean = standing.mean(measure)
-            colour = RIGHT if mean == best else PLAIN
+            colour = CORRECT if mean == best else NEUTRAL
             values = standing.values[measure]
             axes.errorbar(mean, place, xerr=standing.reach(measure), color=colour, alpha=0.35, linewidth=5, zorder=1)
             axes.scatter(values, [place] * len(values), s=16, color=colour, alpha=0.6, linewidths=0, zorder=2)

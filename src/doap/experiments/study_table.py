@@ -75,7 +75,7 @@ def study_table(found: Sequence[Standing], lost: Sequence[str] = ()) -> Table:
     return Table(
         ("run", "chosen", "seeds", *map(label, measures)),
         tuple(rows),
-        words=2,
+        text_columns=2,
         note=f"* the best of a column; ± half the {LEVEL} % interval of the mean over seeds, by Student's t",
     )
 

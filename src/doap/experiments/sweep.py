@@ -1,6 +1,6 @@
 """Sweeps: one recipe trained once for each value of one of its keys (paper, "Influence of training batch size").
 
-The folder of a sweep holds a run for each value, list_size=256 and so on; sweep.csv, a line a run; and sweep.json:
+The folder of a sweep holds a run for each value, batch_size=256 and so on; sweep.csv, a line a run; and sweep.json:
 the same, with the recipe, data, device and versions of each run. Both grow with every run that is done.
 """
 
@@ -37,20 +37,20 @@ def plan_sweep(recipe: str | Path, over: str, settings: list[str] | None = None)
 
     Args:
         recipe: name or path.
-        over: the key and its values, as in "list_size=256,512,1024".
+        over: the key and its values, as in "batch_size=256,512,1024".
         settings: `key=value` texts that all runs share.
 
     Raises:
         DoapError: one line that names the text and the error.
 
     Example:
-        >>> list(plan_sweep("phototour-real", "list_size=256,4096").recipes)
-        ['list_size=256', 'list_size=4096']
+        >>> list(plan_sweep("phototour-real", "batch_size=256,4096").recipes)
+        ['batch_size=256', 'batch_size=4096']
     """
     key, _, listed = over.partition("=")
     key, texts = key.strip(), [text.strip() for text in listed.split(",")]
     if not key or not all(texts):
-        raise DoapError(f"--over {over}: write it as key=value,value, for example list_size=256,512,1024")
+        raise DoapError(f"--over {over}: write it as key=value,value, for example batch_size=256,512,1024")
     recipes: dict[str, Recipe] = {}
     for text in texts:
         varied = read_recipe(recipe, [*(settings or []), f"{key}={text}"])
@@ -107,7 +107,7 @@ def evaluate_on_val(sweep: Sweep, series: Series) -> Judge:
     def judge(run: Path, _last: Descriptor) -> dict[str, float]:
         validated = read_validation(run)
         if not validated:
-            raise DoapError(f"{run}: was never validated; set held_out, for example held_out=0.1")
+            raise DoapError(f"{run}: was never validated; set it, for example val_fraction=0.1")
         epoch = max(validated, key=lambda row: (row[1], -row[0]))[0]
         held_out = series.sources.split(series.data, sweep.recipes[run.name])[1]
         lists = CommonLists(held_out, first, series.device, series.sources)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from doap.evaluation.harness.figures import PLAIN
+from doap.evaluation.harness.figures import NEUTRAL
 from doap.files import write_figure
 
 SPREAD = 4  # values whose largest is this many times the smallest are drawn evenly by their logarithms
@@ -40,7 +40,7 @@ def draw_sweep(
         ordered = [heights[place] for place in order]
         if number == 0:
             axes.plot(
-                places, ordered, "o-" if join else "o", color=PLAIN, linewidth=2.2, markersize=7, label=name, zorder=3
+                places, ordered, "o-" if join else "o", color=NEUTRAL, linewidth=2.2, markersize=7, label=name, zorder=3
             )
             _number(axes, places, ordered)
         else:
@@ -79,5 +79,5 @@ def _is_number(value: object) -> TypeGuard[float]:
 def _number(axes: Axes, places: Sequence[float], heights: Sequence[float]) -> None:
     for place, height in zip(places, heights, strict=True):
         axes.annotate(
-            f"{height:.2f}", (place, height), (0, 9), textcoords="offset points", ha="center", fontsize=9, color=PLAIN
+            f"{height:.2f}", (place, height), (0, 9), textcoords="offset points", ha="center", fontsize=9, color=NEUTRAL
         )

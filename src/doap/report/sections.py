@@ -8,7 +8,7 @@ class Section:
     """A table or figure of the paper.
 
     Attributes:
-        key: the benchmark whose results it shows; "list_size" for the sweep of it, or the name of a picture.
+        key: the benchmark whose results it shows; "batch_size" for the sweep of it, or the name of a picture.
         title: of the section.
         place: in the paper; empty for what is not in it.
         about: what is measured, in a sentence or two.
@@ -40,11 +40,11 @@ SECTIONS = (
         published="phototour",
     ),
     Section(
-        "list_size",
+        "batch_size",
         "Influence of the training batch size",
         "Figure “Influence of training batch size”",
         "The 128-dimensional descriptor trained on liberty with lists of different length; mean FPR95 on the others.",
-        "doap sweep phototour-real --data data/phototour-liberty --over list_size=256,512,1024,2048,4096 \\\n"
+        "doap sweep phototour-real --data data/phototour-liberty --over batch_size=256,512,1024,2048,4096 \\\n"
         "    --test data/phototour-notredame --test data/phototour-yosemite -o runs/lists",
         said="performance improves with batch size and saturates after 2,048; the curve is a picture without numbers.",
     ),

@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from doap.datasets.batches.augmentation import draw_symmetries, draw_zooms, flip_and_turn
+from doap.datasets.batches.augmentation import sample_symmetries, sample_zooms, flip_and_rotate
 from doap.datasets.batches.overlap_tables import OverlapTables
-from doap.datasets.batches.pool_sampling import PoolBatches, SequencePairs
-from doap.datasets.batches.sampling import EveryGroupFirst, GroupBatches, Sampler, share
-from doap.datasets.batches.source_sampling import SourceBatches
+from doap.datasets.batches.pool_sampling import PoolSampler, SequencePairSampler
+from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler, Sampler, share
+from doap.datasets.batches.source_sampling import SourceSampler
 from doap.datasets.label_mining.mining import MinedLabels
 from doap.datasets.sets.frame_set import FrameSet
-from doap.datasets.sets.groups import Grouping, Ids
+from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.errors import DoapError
 from doap.objectives.lists import IgnoreTable
 from doap.training.recipe import Recipe
@@ -73,7 +73,7 @@ class Batches:
     ) -> None:
         for key in ("zoom", "jitter"):
             value = getattr(recipe, key)
-            if value != Recipe.model_fields[key].default and not data.fresh:
+            if value != Recipe.model_fields[key].default and not data.is_jittered:
                 raise DoapError(f"{key}={value} cuts patches anew from photos, and {data} has none; take a frame set")
         self._data = data
         self._recipe = recipe
@@ -103,13 +103,13 @@ class Batches:
             yield self._batch(indices, groups, slice(int(places[0]), int(places[-1]) + 1), (epoch, number))
 
     def _batch(self, indices: Ids, groups: Ids, rows: slice, place: tuple[int, int]) -> Batch:
-        own = (self._rank,) if self._data.fresh and self._rank else ()
+        own = (self._rank,) if self._data.is_jittered and self._rank else ()
         random = torch.Generator(self._device).manual_seed(_seed(self._recipe.seed, *place, *own))
         labels = torch.from_numpy(groups)
-        zooms = draw_zooms(labels[rows], self._recipe.zoom, random) if self._recipe.zoom else None
+        zooms = sample_zooms(labels[rows], self._recipe.zoom, random) if self._recipe.zoom else None
         pixels = self._source.draw(indices[rows], random, zooms, self._recipe.jitter)
         if self._recipe.augment:
-            pixels = flip_and_turn(pixels, draw_symmetries(labels, random)[rows])
+            pixels = flip_and_rotate(pixels, sample_symmetries(labels, random)[rows])
         # In chunks, dropout knows nothing of the list: each rank draws masks of its own.
         seed = _seed(self._recipe.seed, *place, *((self._rank,) if self._recipe.chunk and self._rank else ()))
         return Batch(pixels, labels[rows], self._ignore(indices, rows), rows, len(indices), seed)
@@ -122,25 +122,25 @@ class Batches:
         return None if both is None else IgnoreTable(both.labels[rows], both.table)
 
 
-def make_sampler(data: Grouping, recipe: Recipe) -> Sampler:
+def make_sampler(data: GroupedSet, recipe: Recipe) -> Sampler:
     """The sampler that a recipe names."""
-    size, seed, views = recipe.list_size, recipe.seed, recipe.views
-    if data.fresh and views is None:
-        raise DoapError("a frame set has no number of patches of its own: set views, for example views=4")
+    size, seed, views = recipe.batch_size, recipe.seed, recipe.views_per_group
+    if data.is_jittered and views is None:
+        raise DoapError("a frame set does not fix the patches per group: set views_per_group, for example views_per_group=4")
     if recipe.sampling == "pools":
         if views is None:
-            raise DoapError("sampling=pools needs views, how many patches a group gives, for example views=4")
-        pools = max(1, size // (views * recipe.per_pool))
-        if recipe.shares is None:
-            return PoolBatches(data, pools, recipe.per_pool, seed, views)
+            raise DoapError("sampling=pools needs views_per_group, for example views_per_group=4")
+        pools = max(1, size // (views * recipe.groups_per_sequence))
+        if recipe.source_weights is None:
+            return PoolSampler(data, pools, recipe.groups_per_sequence, seed, views)
         if not isinstance(data, FrameSet):
-            raise DoapError("shares are of the sources of a frame set; a patch set does not know them")
-        return SourceBatches(data, pools, recipe.per_pool, seed, views, recipe.shares)
+            raise DoapError("source_weights needs a frame set; a patch set does not record sources")
+        return SourceSampler(data, pools, recipe.groups_per_sequence, seed, views, recipe.source_weights)
     if recipe.sampling == "every-group-first":
-        return EveryGroupFirst(data, size, seed, views)
+        return EveryGroupFirstSampler(data, size, seed, views)
     if recipe.sampling == "sequence-pairs":
-        return SequencePairs(data, size, seed, views)
-    return GroupBatches(data, size, seed, views)
+        return SequencePairSampler(data, size, seed, views)
+    return GroupSampler(data, size, seed, views)
 
 
 def _seed(*numbers: int) -> int:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from doap.errors import DoapError
-from doap.networks.fast import multiplies_bfloat16
+from doap.networks.inference import multiplies_bfloat16
 from doap.training.recipe import Recipe
 
 if TYPE_CHECKING:

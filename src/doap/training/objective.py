@@ -16,7 +16,7 @@ from doap.objectives import (
     SmoothAPLoss,
     SOSNetLoss,
     TripletLoss,
-    UnionLoss,
+    GatheredLoss,
 )
 from doap.training.recipe import Recipe
 
@@ -39,6 +39,6 @@ def make_objective(recipe: Recipe, ranks: int = 1) -> Loss:
     """The loss of a list; with several ranks, of the list that all of them hold together."""
     if recipe.objective == "ap":
         kind = AveragePrecisionLoss if ranks == 1 else DistributedAveragePrecisionLoss
-        return kind(recipe.kind, recipe.bins, recipe.pooled, recipe.matching, recipe.spacing)
+        return kind(recipe.kind, recipe.bins, recipe.pooled_weight, recipe.matching_weight, recipe.bin_power)
     peer = PEERS[recipe.objective]()
-    return peer if ranks == 1 else UnionLoss(peer)
+    return peer if ranks == 1 else GatheredLoss(peer)

@@ -18,7 +18,7 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_folder
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.recipe import Recipe, read_recorded_recipe
 from doap.version import __version__
 
 CHECKPOINT, WEIGHTS, BEST, LAST_GOOD = (
@@ -89,7 +89,7 @@ def check_run(run: Path, recipe: Recipe, patches: str) -> None:
     """Refuse the folder of a run of another recipe, or on another set than what `patches` says in words."""
     if read_run(run).patches != patches:
         raise DoapError(f"{run}: holds a run on another set; choose another folder")
-    if read_recipe(run / "recipe.yaml") != recipe:
+    if read_recorded_recipe(run / "recipe.yaml") != recipe:
         raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
 
 

@@ -60,10 +60,10 @@ class Sources:
     def split(self, data: Data, recipe: Recipe) -> tuple[Data, Data]:
         """As `hold_out`."""
         for known, share, seed, parts in self._splits:
-            if known is data and (share, seed) == (recipe.held_out, recipe.seed):
+            if known is data and (share, seed) == (recipe.val_fraction, recipe.seed):
                 return parts
         parts = hold_out(data, recipe)
-        self._splits = [*self._splits[-1:], (data, recipe.held_out, recipe.seed, parts)]
+        self._splits = [*self._splits[-1:], (data, recipe.val_fraction, recipe.seed, parts)]
         return parts
 
 
@@ -74,9 +74,9 @@ def hold_out(data: Data, recipe: Recipe) -> tuple[Data, Data]:
         DoapError: if there are no two scenes of one source.
     """
     try:
-        halves = split_scenes(data, recipe.held_out, recipe.seed)
+        halves = split_scenes(data, recipe.val_fraction, recipe.seed)
     except DoapError as error:
-        raise DoapError(f"held_out={recipe.held_out}: {error}, or set held_out=0") from None
+        raise DoapError(f"val_fraction={recipe.val_fraction}: {error}, or set val_fraction=0") from None
     return halves[TRAIN].data, halves[VAL].data
 
 

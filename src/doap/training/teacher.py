@@ -9,10 +9,10 @@ from torch import Tensor
 from doap.errors import DoapError
 from doap.networks import registry
 from doap.networks.baselines import list_baselines
-from doap.networks.descriptor import batch_size, to_input
-from doap.networks.fast import fold_normalisation
+from doap.networks.descriptor import inference_batch_size, to_input
+from doap.networks.inference import fold_normalisation
 from doap.objectives import ImitationLoss, SimilarityLoss
-from doap.objectives.distributed import union
+from doap.objectives.distributed import gather_outputs
 from doap.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Teacher:
         self._network = fold_normalisation(descriptor.network)
         self._network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         self._fabric = fabric
-        self._weight = recipe.distil
+        self._weight = recipe.distillation_weight
         alike = (recipe.kind, recipe.dimensions) == (descriptor.kind, descriptor.network.dimensions)
         self._compare = ImitationLoss(recipe.kind) if alike else SimilarityLoss(recipe.kind, descriptor.kind)
 
@@ -66,14 +66,14 @@ class Teacher:
         """
         taught = self.describe(pixels)
         if self._fabric.world_size > 1:
-            outputs, taught = union(outputs), union(taught)
+            outputs, taught = gather_outputs(outputs), gather_outputs(taught)
         far: Tensor = self._compare(outputs, taught)
         return self._weight * far
 
     @torch.no_grad()
     def describe(self, pixels: Tensor) -> Tensor:
         """(m, S, S) uint8 to (m, D) raw activations."""
-        parts = torch.split(pixels, batch_size(pixels.device))
+        parts = torch.split(pixels, inference_batch_size(pixels.device))
         size = self._network.input_size
         with self._fabric.autocast():
             taught = torch.cat([self._network(to_input(part, size)) for part in parts])

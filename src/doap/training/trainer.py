@@ -19,10 +19,11 @@ from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import write_text
 from doap.networks import registry
-from doap.networks.architecture import build
+from doap.networks.architecture import build_network
+from doap.networks.card import Origin
 from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.network import PatchNetwork
-from doap.networks.spatial_transformer import slow_parameters
+from doap.networks.spatial_transformer import prediction_parameters
 from doap.objectives import backward_in_chunks
 from doap.training.averaging import MovingAverage
 from doap.training.batches import Batch, Batches
@@ -108,7 +109,7 @@ def train(
     fabric.barrier()
     make_reproducible(fabric.device)
     loaded = sources or Sources()
-    if recipe.held_out and validation is None:
+    if recipe.val_fraction and validation is None:
         data, validation = loaded.split(data, recipe)
     work = Training(recipe, data, run, fabric, progress, loaded)
     judge: Validation | None = None
@@ -134,11 +135,11 @@ class Training:
     ) -> None:
         self.recipe, self.run, self.fabric, self.progress = recipe, run, fabric, progress
         torch.manual_seed(recipe.seed)
-        self.network = build(recipe.architecture, recipe.dropout)
+        self.network = build_network(recipe.architecture, recipe.dropout)
         self.network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         if fabric.world_size > 1 and not recipe.chunk:  # of chunks, ranks may have different numbers
             share_statistics(self.network, fabric.device)
-        self.average = MovingAverage(self.network, recipe.averaging) if recipe.averaging else None
+        self.average = MovingAverage(self.network, recipe.ema_decay) if recipe.ema_decay else None
         self.kept = self.average.network if self.average else self.network
         self.forward = InPrecision(torch.compile(self.network) if recipe.compile else self.network, fabric)
         self.objective = make_objective(recipe, fabric.world_size)
@@ -157,7 +158,7 @@ class Training:
 
     def go(self, descriptor: Descriptor, about: dict[str, Any], validation: Validation | None) -> Descriptor:
         """All the epochs that are left, each judged by the validation if there is one."""
-        origin = registry.Origin(data=about["data"], recipe=self.recipe.model_dump(), notes=about)
+        origin = Origin(data=about["data"], recipe=self.recipe.model_dump(), notes=about)
         with self._log() as log:
             try:
                 for epoch in range(self.place.epoch, self.recipe.epochs):
@@ -180,7 +181,7 @@ class Training:
         count, first = self.batches.count(epoch), self.place.batch
         self.network.train()
         for number, batch in enumerate(self.batches.draw(epoch, first), first):
-            rate = self.recipe.rate(epoch, number / count)
+            rate = self.recipe.lr_at(epoch, number / count)
             log.step(epoch, number, rate, self.step(batch, rate), batch.total)
             if len(log) >= every or number + 1 == count:
                 log.ask(list(self.network.parameters()))
@@ -195,7 +196,7 @@ class Training:
             if isinstance(layer, SharedDropout):
                 layer.rows, layer.total = batch.rows, batch.total
         for group in self.optimiser.param_groups:
-            group["lr"] = rate / group["slower"]
+            group["lr"] = rate / group["lr_divisor"]
         self.optimiser.zero_grad()
         inputs = to_input(batch.pixels, self.network.input_size)
         if self.recipe.chunk and len(inputs) > self.recipe.chunk:
@@ -216,7 +217,7 @@ class Training:
         return loss + self.teacher.loss(outputs.float(), batch.pixels) if self.teacher else loss
 
     def _validate(
-        self, validation: Validation, log: Log, epoch: int, descriptor: Descriptor, origin: registry.Origin
+        self, validation: Validation, log: Log, epoch: int, descriptor: Descriptor, origin: Origin
     ) -> None:
         """Judge the network after an epoch, and keep its weights if none were better."""
         ap = validation.average_precision(self.kept)
@@ -249,7 +250,7 @@ class Training:
     def _save(self, place: TrainState) -> None:
         save_checkpoint(self.run / CHECKPOINT, self.network, self.optimiser, place, self.average)
 
-    def _failed(self, error: NotFiniteError, descriptor: Descriptor, origin: registry.Origin) -> DoapError:
+    def _failed(self, error: NotFiniteError, descriptor: Descriptor, origin: Origin) -> DoapError:
         """Keep the last good weights and the ids of the batch; the error in one line."""
         if self.fabric.is_global_zero:
             self.kept.load_state_dict(self.good)
@@ -295,10 +296,10 @@ class Training:
 
 def make_optimiser(network: PatchNetwork, recipe: Recipe) -> torch.optim.SGD:
     """SGD as in the paper: the layer that predicts the Spatial Transformer's transformation learns more slowly."""
-    slow = slow_parameters(network)
+    slow = prediction_parameters(network)
     others = [p for p in network.parameters() if not any(p is s for s in slow)]
-    groups = [{"params": others, "slower": 1}, *([{"params": slow, "slower": recipe.slower}] if slow else [])]
-    return torch.optim.SGD(groups, recipe.initial_rate(), recipe.momentum, weight_decay=recipe.weight_decay)
+    groups = [{"params": others, "lr_divisor": 1}, *([{"params": slow, "lr_divisor": recipe.transformer_lr_divisor}] if slow else [])]
+    return torch.optim.SGD(groups, recipe.initial_lr(), recipe.momentum, weight_decay=recipe.weight_decay)
 
 
 def make_reproducible(device: torch.device) -> None:

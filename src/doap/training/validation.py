@@ -37,14 +37,14 @@ class Validation:
     def __init__(
         self, data: Data, recipe: Recipe, device: torch.device, size: int, sources: Sources | None = None
     ) -> None:
-        drawn = recipe.model_copy(update={"list_size": min(LIST_SIZE, _longest(data, recipe)), "shares": None})
+        drawn = recipe.model_copy(update={"batch_size": min(LIST_SIZE, _longest(data, recipe)), "source_weights": None})
         batches = Batches(data, drawn, device, size, sources=sources)
         self._lists: list[Batch] = []
         epoch = 0
         while len(self._lists) < LISTS:
             found = [batch for batch, _ in zip(batches.draw(epoch), range(LISTS - len(self._lists)), strict=False)]
             if not found:
-                raise DoapError("what is held out is too little for a list; hold out more, or lower list_size")
+                raise DoapError("what is held out is too little for a list; hold out more, or lower batch_size")
             self._lists += found
             epoch += 1
         self._kind = recipe.kind
@@ -98,8 +98,8 @@ class CommonLists:
 
 def _longest(data: Data, recipe: Recipe) -> int:
     """How many patches a list can have at most."""
-    items = GroupItems(data, recipe.views)
-    if recipe.sampling == "pools" and recipe.views:
+    items = GroupItems(data, recipe.views_per_group)
+    if recipe.sampling == "pools" and recipe.views_per_group:
         _, groups = np.unique(data.group_sequences[items.usable], return_counts=True)
-        return int((groups >= recipe.per_pool).sum()) * recipe.per_pool * recipe.views
+        return int((groups >= recipe.groups_per_sequence).sum()) * recipe.groups_per_sequence * recipe.views_per_group
     return int(items.counts[items.usable].sum())
