@@ -1,1 +1,1 @@
-"""Patch sets and frame sets: official data sets, own photos, batches, label mining."""
+"""Data sets: containers, official data sets, sets built from photos, batches, label mining."""

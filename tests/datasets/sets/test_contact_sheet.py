@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from doap import DoapError, PatchSet
@@ -9,35 +10,35 @@ from doap.datasets.sets.contact_sheet import CELL, GAP, LABEL, MARGIN, draw_shee
 
 
 def numbered_set(sizes: list[int], side: int = 32) -> PatchSet:
-    """Groups of the given sizes; every pixel of patch i is i, and patches of a group do not lie together."""
+    """Groups of these sizes; every pixel of patch i is i, and patches of a group are not contiguous."""
     groups = np.repeat(np.arange(len(sizes)), sizes)
     order = np.random.default_rng(0).permutation(len(groups))
     patches = np.broadcast_to(np.arange(len(groups), dtype=np.uint8)[:, None, None], (len(groups), side, side))
     return PatchSet([patches.copy()], groups[order] * 5, sequence_names=["a sequence with a name too long to be shown"])
 
 
-def cells(path: Path, rows: int, columns: int, side: int = CELL) -> np.ndarray:
-    """What is in the middle of each cell of a sheet, and the cell must be of one value."""
+def cells(path: Path, rows: int, columns: int, side: int = CELL) -> NDArray[np.int64]:
+    """Return the value of each cell of a sheet; all pixels of a cell must have the same value."""
     sheet = np.asarray(Image.open(path))
     assert sheet.shape[0] == 2 * MARGIN + rows * (side + GAP) - GAP
     assert sheet.shape[1] == 2 * MARGIN + LABEL + columns * (side + GAP) - GAP
-    found = np.zeros((rows, columns), int)
+    values = np.zeros((rows, columns), np.int64)
     for row in range(rows):
         for column in range(columns):
             top, left = MARGIN + row * (side + GAP), MARGIN + LABEL + column * (side + GAP)
             cell = sheet[top : top + side, left : left + side]
             assert (cell == cell[0, 0]).all()
-            found[row, column] = cell[0, 0]
-    return found
+            values[row, column] = cell[0, 0]
+    return values
 
 
 def test_a_row_shows_a_group(tmp_path: Path) -> None:
     made = numbered_set([3, 2, 4])
     draw_sheet(made, tmp_path / "sheet.png", groups=10, seed=0)
-    shown = cells(tmp_path / "sheet.png", rows=3, columns=4)
+    values = cells(tmp_path / "sheet.png", rows=3, columns=4)
     for row, group in enumerate([0, 5, 10]):
         members = np.flatnonzero(made.groups == group)
-        assert shown[row].tolist() == [*members, *[255] * (4 - len(members))]
+        assert values[row].tolist() == [*members, *[255] * (4 - len(members))]
 
 
 def test_each_row_is_labelled(tmp_path: Path) -> None:
@@ -52,29 +53,29 @@ def test_each_row_is_labelled(tmp_path: Path) -> None:
 def test_a_large_group_is_sampled_evenly(tmp_path: Path) -> None:
     made = numbered_set([46])
     draw_sheet(made, tmp_path / "sheet.png", groups=1, seed=0)
-    shown = cells(tmp_path / "sheet.png", rows=1, columns=16)
-    assert shown[0].tolist() == list(range(0, 46, 3))
+    values = cells(tmp_path / "sheet.png", rows=1, columns=16)
+    assert values[0].tolist() == list(range(0, 46, 3))
 
 
-@pytest.mark.parametrize(("side", "shown_side"), [(8, 64), (51, 51), (64, 64), (65, 65), (120, 120)])
-def test_patches_are_magnified_by_whole_numbers(tmp_path: Path, side: int, shown_side: int) -> None:
+@pytest.mark.parametrize(("side", "rendered_side"), [(8, 64), (51, 51), (64, 64), (65, 65), (120, 120)])
+def test_patches_are_magnified_by_whole_numbers(tmp_path: Path, side: int, rendered_side: int) -> None:
     draw_sheet(numbered_set([2], side), tmp_path / "sheet.png", groups=1, seed=0)
-    cells(tmp_path / "sheet.png", rows=1, columns=2, side=shown_side)
+    cells(tmp_path / "sheet.png", rows=1, columns=2, side=rendered_side)
 
 
 def test_the_seed_decides_which_groups(tmp_path: Path) -> None:
     made = numbered_set([2] * 100)
-    shown = []
+    sheets = []
     for name, seed in [("a", 0), ("b", 0), ("c", 1)]:
         draw_sheet(made, tmp_path / f"{name}.png", groups=5, seed=seed)
-        shown.append(cells(tmp_path / f"{name}.png", rows=5, columns=2))
-    assert (shown[0] == shown[1]).all()
-    assert (shown[0] != shown[2]).any()
-    assert len({made.groups[p] for p in shown[0][:, 0]}) == 5
+        sheets.append(cells(tmp_path / f"{name}.png", rows=5, columns=2))
+    assert (sheets[0] == sheets[1]).all()
+    assert (sheets[0] != sheets[2]).any()
+    assert len({made.groups[p] for p in sheets[0][:, 0]}) == 5
 
 
 @pytest.mark.parametrize("name", ["sheet", "sheet.xyz", "sheet.psd"])
-def test_an_ending_that_cannot_be_written(tmp_path: Path, name: str) -> None:
+def test_a_suffix_that_cannot_be_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(DoapError, match=rf"{name}: .* try \.png") as caught:
         draw_sheet(numbered_set([2]), tmp_path / name, groups=1, seed=0)
     assert "\n" not in str(caught.value)

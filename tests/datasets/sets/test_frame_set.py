@@ -1,5 +1,7 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,22 +9,23 @@ import pytest
 from doap import DoapError
 from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.sets import frame_set as frameset
-from doap.datasets.sets.frame_set import FrameSet, encode
+from doap.datasets.sets.frame_set import SOURCES, FrameSet, encode
 from doap.images.frames import detect_dog
+from doap.types import Grey
 
 
 @pytest.fixture
-def made(photo: np.ndarray) -> FrameSet:
-    pictures = [("north", photo[:200, :300]), ("flat", np.full((50, 50), 7, np.uint8)), ("south", photo[250:, 100:])]
-    return frame_set_from_photos(pictures, lambda image: detect_dog(image, 60))
+def made(photo: Grey) -> FrameSet:
+    photos = [("north", photo[:200, :300]), ("flat", np.full((50, 50), 7, np.uint8)), ("south", photo[250:, 100:])]
+    return frame_set_from_photos(photos, lambda image: detect_dog(image, 60))
 
 
-def test_every_frame_is_a_group_and_every_photo_a_sequence(made: FrameSet, photo: np.ndarray) -> None:
+def test_every_frame_is_a_group_and_every_photo_a_sequence(made: FrameSet, photo: Grey) -> None:
     assert made.photo_names == made.sequence_names == ["north", "south"]
     assert np.unique(made.groups).size == len(made)
     np.testing.assert_array_equal(made.photos, made.sequences)
     np.testing.assert_array_equal(made.frames[made.photos == 0], detect_dog(photo[:200, :300], 60))
-    np.testing.assert_array_equal(made.picture(1), photo[250:, 100:])
+    np.testing.assert_array_equal(made.read_photo(1), photo[250:, 100:])
     assert "frames in 2 photos" in repr(made)
 
 
@@ -41,15 +44,15 @@ def test_round_trip(made: FrameSet, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
     assert (found.extent, found.photo_names, found.sequence_names) == (12.0, made.photo_names, made.sequence_names)
     for number in range(2):
-        np.testing.assert_array_equal(found.picture(number), made.picture(number))
+        np.testing.assert_array_equal(found.read_photo(number), made.read_photo(number))
     FrameSet.verify(tmp_path / "set")
     with pytest.raises(DoapError, match="exists already"):
         made.save(tmp_path / "set")
 
 
 def test_a_split_by_scene_is_exact(made: FrameSet) -> None:
-    chosen = made.sequences == 1
-    one, rest = made.part(chosen), made.part(~chosen)
+    mask = made.sequences == 1
+    one, rest = made.select(mask), made.select(~mask)
     assert len(one) + len(rest) == len(made)
     assert set(one.photos) == {1}
     assert set(rest.photos) == {0}
@@ -58,13 +61,13 @@ def test_a_split_by_scene_is_exact(made: FrameSet) -> None:
     assert np.isin(one.overlaps, one.groups).all()
 
 
-def test_lossy_pictures_stay_close(photo: np.ndarray) -> None:
+def test_lossy_photos_stay_close(photo: Grey) -> None:
     small = FrameSet(
         [encode(photo, 95)], ["p"], np.zeros(1, int), np.eye(2, 3, dtype=np.float32)[None], np.zeros(1, int),
         np.zeros(1, int), np.zeros(1, int),
     )  # fmt: skip
-    assert np.abs(small.picture(0).astype(int) - photo).mean() < 1.5
-    assert len(small.pictures[0]) < photo.size / 2
+    assert np.abs(small.read_photo(0).astype(int) - photo).mean() < 1.5
+    assert len(small.encoded_photos[0]) < photo.size / 2
 
 
 def truncate(path: Path) -> None:
@@ -81,7 +84,7 @@ def change(path: Path, **entries: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
 
 
-FAULTS = {
+DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "no manifest": ("set.json", Path.unlink, "not a frame set"),
     "cut manifest": ("set.json", truncate, "not valid JSON"),
     "a patch set": ("set.json", lambda p: change(p, format="doap patch set 1"), "format is not 'doap frame set 1'"),
@@ -96,40 +99,46 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("error", FAULTS)
-def test_a_damaged_set_is_named_in_one_line(made: FrameSet, tmp_path: Path, error: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_set_is_named_in_one_line(made: FrameSet, tmp_path: Path, damage: str) -> None:
     made.save(tmp_path / "set")
-    file, damage, said = FAULTS[error]
-    damage(tmp_path / "set" / file)
-    with pytest.raises(DoapError, match=said) as told:
+    file, apply, message = DAMAGES[damage]
+    apply(tmp_path / "set" / file)
+    with pytest.raises(DoapError, match=message) as caught:
         FrameSet.open(tmp_path / "set")
-    assert "\n" not in str(told.value)
-    assert str(tmp_path) in str(told.value)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
 
 
 def test_wrong_arrays_are_refused(made: FrameSet) -> None:
-    arguments = (made.pictures, made.photo_names, made.photos, made.frames, made.groups, made.sequences, made.sources)
-    bad = {
-        2: (made.photos + 5, "photos must be"),
-        3: (made.frames[:-1], "frames must be"),
-        5: (np.arange(len(made)), None),
-        6: (made.sources - 1, "sources must be"),
-        1: (["one"], "1 names for 2 photos"),
-    }
-    for place, (value, said) in bad.items():
-        changed = [*arguments[:place], value, *arguments[place + 1 :]]
-        if said is None:
-            FrameSet(*changed)
-            continue
-        with pytest.raises(DoapError, match=said):
-            FrameSet(*changed)
-    endless = made.frames.copy()
-    endless[3, 0, 0] = np.inf
-    with pytest.raises(DoapError, match="finite"):
-        FrameSet(*arguments[:3], endless, *arguments[4:])
+    names = ("encoded_photos", "photo_names", "photos", "frames", "groups", "sequences", "sources")
+    arguments: dict[str, Any] = {name: getattr(made, name) for name in names}
+    infinite = made.frames.copy()
+    infinite[3, 0, 0] = np.inf
+    wrong: list[tuple[str, Any, str]] = [
+        ("photos", made.photos + 5, "photos must be"),
+        ("frames", made.frames[:-1], "frames must be"),
+        ("frames", infinite, "finite"),
+        ("sources", made.sources - 1, "sources must be"),
+        ("photo_names", ["one"], "1 names for 2 photos"),
+    ]
+    FrameSet(**arguments | {"sequences": np.arange(len(made))})
+    for name, value, message in wrong:
+        with pytest.raises(DoapError, match=message):
+            FrameSet(**arguments | {name: value})
 
 
-def test_a_picture_that_cannot_be_decoded_is_named(made: FrameSet) -> None:
-    made.pictures[1] = np.frombuffer(b"no picture at all", np.uint8)
+def test_sources_are_stored_by_index(made: FrameSet, tmp_path: Path) -> None:
+    """Sets written when "static" was called "fixed" hold the same indices."""
+    made.sources[:3] = 0, 1, 2
+    made.save(tmp_path / "set")
+    assert np.load(tmp_path / "set" / "sources.npy")[:3].tolist() == [0, 1, 2]
+    found = FrameSet.open(tmp_path / "set")
+    assert [SOURCES[source] for source in found.sources[:3]] == ["views", "static", "tracks"]
+    assert "fixed" not in (tmp_path / "set" / "set.json").read_text()
+
+
+def test_a_photo_that_cannot_be_decoded_is_named(made: FrameSet) -> None:
+    made.encoded_photos[1] = np.frombuffer(b"not an image", np.uint8)
     with pytest.raises(DoapError, match="south: cannot be decoded"):
-        made.picture(1)
+        made.read_photo(1)

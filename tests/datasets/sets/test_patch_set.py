@@ -3,7 +3,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,20 +67,20 @@ def test_take_refuses_indices_outside(index: int) -> None:
         (([np.zeros((2, 4, 5), np.uint8)], [0, 0]), "one size"),
         (([np.zeros((2, 4, 4), np.float32)], [0, 0]), "uint8"),
         (([np.zeros((2, 4, 4), np.uint8)], [0]), "groups has shape"),
-        (([np.zeros((2, 4, 4), np.uint8)], [0, 0], [0, 1]), "group 0 lies in more than one sequence"),
+        (([np.zeros((2, 4, 4), np.uint8)], [0, 0], [0, 1]), "group 0 is in more than one sequence"),
         (([np.zeros((2, 4, 4), np.uint8)], [0, 0], None, {"view": [1]}), "view has shape"),
         (([np.zeros((0, 4, 4), np.uint8)], []), "at least one patch"),
         (([np.zeros((1, 4, 4), np.uint8)], [0], [7], None, ["only"]), r"must be 0\.\.0 to be named"),
     ],
 )
-def test_wrong_contents_are_refused(arguments: tuple, message: str) -> None:  # type: ignore[type-arg]
+def test_wrong_contents_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(DoapError, match=message):
         PatchSet(*arguments)
 
 
-def damage(path: Path, place: int) -> None:
+def flip_bit(path: Path, offset: int) -> None:
     content = bytearray(path.read_bytes())
-    content[place] ^= 1
+    content[offset] ^= 1
     path.write_bytes(content)
 
 
@@ -87,8 +89,8 @@ def edit(folder: Path, **values: object) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
-FAULTS = {
-    "flipped pixel": (lambda f: damage(f / "patches-00001.npy", -5), r"patches-00001\.npy: checksum"),
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "flipped pixel": (lambda f: flip_bit(f / "patches-00001.npy", -5), r"patches-00001\.npy: checksum"),
     "truncated shard": (lambda f: os.truncate(f / "patches-00000.npy", 900), r"patches-00000\.npy: shorter"),
     "empty shard": (lambda f: os.truncate(f / "patches-00000.npy", 0), r"patches-00000\.npy: "),
     "missing shard": (lambda f: (f / "patches-00002.npy").unlink(), r"patches-00002\.npy: cannot be read"),
@@ -100,7 +102,7 @@ FAULTS = {
         lambda f: np.save(f / "patches-00000.npy", np.zeros((50, 8, 8), np.int8)),
         r"patches-00000\.npy: holds int8",
     ),
-    "flipped id": (lambda f: damage(f / "groups.npy", -8), r"groups\.npy: checksum"),
+    "flipped id": (lambda f: flip_bit(f / "groups.npy", -8), r"groups\.npy: checksum"),
     "missing ids": (lambda f: (f / "sequences.npy").unlink(), r"sequences\.npy: cannot be read"),
     "text as ids": (lambda f: (f / "groups.npy").write_text("hello"), r"groups\.npy: not an array"),
     "pickled ids": (
@@ -119,11 +121,11 @@ FAULTS = {
 
 
 @pytest.mark.usefixtures("small_shards")
-@pytest.mark.parametrize("error", FAULTS)
-def test_a_damaged_set_is_named_in_one_line(tmp_path: Path, error: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_set_is_named_in_one_line(tmp_path: Path, damage: str) -> None:
     some_set().save(tmp_path / "set")
-    harm, message = FAULTS[error]
-    harm(tmp_path / "set")
+    apply, message = DAMAGES[damage]
+    apply(tmp_path / "set")
     with pytest.raises(DoapError, match=message) as caught:
         PatchSet.open(tmp_path / "set")
     assert "\n" not in str(caught.value)
@@ -138,7 +140,7 @@ def test_verify_reads_what_opening_samples(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("doap.datasets.sets.patch_set.BLOCKS_CHECKED_ON_OPEN", 2)
     patches = np.zeros((5 << 10, 32, 32), np.uint8)
     PatchSet([patches], np.arange(len(patches))).save(tmp_path / "set")
-    damage(tmp_path / "set" / "patches-00000.npy", 2 << 20)
+    flip_bit(tmp_path / "set" / "patches-00000.npy", 2 << 20)
     PatchSet.open(tmp_path / "set")  # only the first and the last of its 6 blocks are read
     with pytest.raises(DoapError, match="near byte 2,097,152"):
         PatchSet.verify(tmp_path / "set")
@@ -154,7 +156,7 @@ def test_a_writer_that_fails_or_gets_nothing_leaves_nothing(tmp_path: Path) -> N
     with pytest.raises(RuntimeError), write_patch_set(tmp_path / "set", 8) as out:
         out.append(np.zeros((4, 8, 8), np.uint8), [0] * 4, [0] * 4)
         raise RuntimeError
-    with pytest.raises(DoapError, match="none came"), write_patch_set(tmp_path / "set", 8):
+    with pytest.raises(DoapError, match="none was appended"), write_patch_set(tmp_path / "set", 8):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -170,6 +172,7 @@ def test_a_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
         out.append(patches, [1, 1], [0, 0])
 
 
+@pytest.mark.slow
 def test_a_killed_build_leaves_no_set(tmp_path: Path) -> None:
     script = f"""
 import numpy as np, os, signal, pathlib
@@ -202,5 +205,5 @@ print(len(found), (opened - before) / 1024)
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     patches, mebibytes = shown.split()
     assert int(patches) == count
-    # The pixels are 977 MiB; the ids of a million patches, sorted by group, are tens.
+    # The pixels are 977 MiB; the ids of a million patches, sorted by group, are tens of MiB.
     assert float(mebibytes) < 100

@@ -2,54 +2,62 @@ import numpy as np
 import pytest
 
 from doap import PatchSet
-from doap.datasets.sets.scenes import SetScene, scenes_of, seeded_order
-from support.small_frame_set import Maker, add_plane, add_singles, add_still, anywhere, look, small_frame_set
+from doap.datasets.sets.scenes import SetScene, find_scenes, seeded_order
+from support.small_frame_set import (
+    FrameSetMaker,
+    add_plane,
+    add_singles,
+    add_static,
+    crop_photo,
+    sample_points,
+    small_frame_set,
+)
 
 
 def test_folders_are_scenes_unless_they_are_collections() -> None:
-    found = {scene.name: scene for scene in scenes_of(small_frame_set())}
+    scenes = {scene.name: scene for scene in find_scenes(small_frame_set())}
     singles = {f"set/many/{number:02d}.png" for number in range(14)}
-    folders = {f"set/{name}{number}" for name in ("still", "plane", "scene") for number in range(2)}
-    assert set(found) == singles | folders | {"set/few"}
-    assert found["set/few"] == SetScene("set/few", "views", (20, 21, 22))
-    assert found["set/still1"].source == "static"
-    assert found["set/plane0"].source == found["set/scene1"].source == "tracks"
-    assert found["set/many/07.png"] == SetScene("set/many/07.png", "views", (7,))
+    folders = {f"set/{name}{number}" for name in ("static", "plane", "scene") for number in range(2)}
+    assert set(scenes) == singles | folders | {"set/few"}
+    assert scenes["set/few"] == SetScene("set/few", "views", (20, 21, 22))
+    assert scenes["set/static1"].source == "static"
+    assert scenes["set/plane0"].source == scenes["set/scene1"].source == "tracks"
+    assert scenes["set/many/07.png"] == SetScene("set/many/07.png", "views", (7,))
 
 
 @pytest.mark.parametrize(("alone", "scenes"), [(11, 1), (18, 1), (19, 20), (40, 41)])
 def test_a_collection_has_hardly_any_linked_photos(alone: int, scenes: int) -> None:
     """Two linked photos of 13 and of 20 are a tenth or more; of 21 they are not."""
-    maker = Maker()
+    maker = FrameSetMaker()
     add_singles(maker, "all", alone)
-    points = anywhere(30, 0)
-    maker.add("all/a.png", "static", {"all/a.png": look(0), "all/b.png": look(0)}, [points, points])
-    found = scenes_of(maker.made())
+    points = sample_points(30, 0)
+    maker.add("all/a.png", "static", {"all/a.png": crop_photo(0), "all/b.png": crop_photo(0)}, [points, points])
+    found = find_scenes(maker.frame_set())
     assert len(found) == scenes
     if scenes == 1:
         assert found == [SetScene("all", "static", tuple(range(alone + 1)))]
 
 
-def test_parts_of_a_scene_and_photos_that_did_not_connect_stay_together() -> None:
-    maker = Maker()
+def test_sequences_of_a_scene_and_photos_that_did_not_connect_stay_together() -> None:
+    maker = FrameSetMaker()
     add_plane(maker, "hall", 0)
     maker.sequences[-1] = "hall/0.png"
-    maker.add("hall/9.png", "views", {"hall/9.png": look(9)}, [anywhere(25, 9)])
-    add_still(maker, "other", 1)
-    assert scenes_of(maker.made()) == [SetScene("hall", "tracks", (0, 1)), SetScene("other", "static", (2,))]
+    maker.add("hall/9.png", "views", {"hall/9.png": crop_photo(9)}, [sample_points(25, 9)])
+    add_static(maker, "other", 1)
+    assert find_scenes(maker.frame_set()) == [SetScene("hall", "tracks", (0, 1)), SetScene("other", "static", (2,))]
 
 
 def test_photos_without_a_folder_and_sets_without_photos() -> None:
-    maker = Maker()
+    maker = FrameSetMaker()
     for name in ("a.png", "b.png"):
-        maker.add(name, "views", {name: look(0)}, [anywhere(25, 0)])
-    assert [scene.name for scene in scenes_of(maker.made())] == ["a.png", "b.png"]
+        maker.add(name, "views", {name: crop_photo(0)}, [sample_points(25, 0)])
+    assert [scene.name for scene in find_scenes(maker.frame_set())] == ["a.png", "b.png"]
     patches = np.zeros((4, 8, 8), np.uint8)
-    assert scenes_of(PatchSet([patches], [0, 0, 1, 1], [0, 0, 2, 2], None, ["north", "none", "south"])) == [
+    assert find_scenes(PatchSet([patches], [0, 0, 1, 1], [0, 0, 2, 2], None, ["north", "none", "south"])) == [
         SetScene("north", "", (0,)),
         SetScene("south", "", (2,)),
     ]
-    assert [scene.name for scene in scenes_of(PatchSet([patches], [0, 0, 1, 1], [3, 3, 5, 5]))] == [
+    assert [scene.name for scene in find_scenes(PatchSet([patches], [0, 0, 1, 1], [3, 3, 5, 5]))] == [
         "sequence 3",
         "sequence 5",
     ]

@@ -1,1 +1,1 @@
-"""Containers: patch sets, frame sets, and folders of image pairs."""
+"""Containers: patch sets, frame sets, folders of image pairs."""

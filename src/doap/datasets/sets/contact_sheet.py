@@ -1,8 +1,7 @@
-"""Contact sheets: what is in a set, one group a row."""
+"""Contact sheets: images of some groups of a set, one group per row."""
 
 import tempfile
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,92 +14,73 @@ from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_file
 
-MOST_ACROSS = 16
-CELL = 64  # about the side at which a patch is shown
+MAX_COLUMNS = 16
+CELL = 64  # approximate side of a rendered patch in pixels
 GAP = 6
 MARGIN = 16
 LABEL = 210
-PAPER, INK, FAINT = 255, 30, 125
+BACKGROUND, TEXT, FAINT_TEXT = 255, 30, 125
 
 
-class Groups(Protocol):
-    """What can be drawn: a patch set, and whatever else gives patches in groups in sequences."""
-
-    groups: Ids
-    sequence_names: list[str]
-
-    @property
-    def members(self) -> Ids:
-        """See `Grouping`."""
-
-    @property
-    def members_start(self) -> Ids:
-        """See `Grouping`."""
-
-    @property
-    def group_sequences(self) -> Ids:
-        """See `Grouping`."""
-
-    def take(self, indices: Ids) -> NDArray[np.uint8]:
-        """The patches at `indices`, (n, S, S) uint8."""
-
-
-def draw_sheet(patch_set: Groups, path: Path, groups: int, seed: int) -> None:
-    """Draw some groups of a set, a row each with its sequence and number, and write the picture atomically.
+def draw_sheet(patches: PatchSet, path: Path, groups: int, seed: int) -> None:
+    """Draw some groups of a set, one per row, with the sequence and id of each. The file is written atomically.
 
     Args:
-        patch_set: where to draw from.
-        path: of the picture; its suffix chooses the format.
-        groups: rows, drawn at random without repeating one, in the order of the set.
-        seed: fixes which.
+        patches: set to sample from.
+        path: image to write; its suffix selects the format.
+        groups: number of rows; groups are sampled without replacement and drawn in the order of the set.
+        seed: seed of the sample.
     """
-    count = len(patch_set.members_start) - 1
-    chosen = np.sort(np.random.default_rng(seed).permutation(count)[:groups])
-    rows = [_members(patch_set, int(group)) for group in chosen]
-    patches = [_magnify(patch_set.take(members)) for members, _ in rows]
-    cell = patches[0].shape[1] + GAP
-    across = max(map(len, patches))
-    sheet = Image.new("L", (2 * MARGIN + LABEL + across * cell - GAP, 2 * MARGIN + len(rows) * cell - GAP), PAPER)
+    count = len(patches.members_start) - 1
+    sample = np.sort(np.random.default_rng(seed).permutation(count)[:groups])
+    rows = [_members(patches, int(group)) for group in sample]
+    rendered = [_magnify(patches.take(members)) for members, _ in rows]
+    cell = rendered[0].shape[1] + GAP
+    columns = max(map(len, rendered))
+    sheet = Image.new("L", (2 * MARGIN + LABEL + columns * cell - GAP, 2 * MARGIN + len(rows) * cell - GAP), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
-    for row, (group, shown) in enumerate(zip(chosen, patches, strict=True)):
+    for row, (group, images) in enumerate(zip(sample, rendered, strict=True)):
         top = MARGIN + row * cell
-        _label(pen, top + (cell - GAP) // 2, _name(patch_set, int(group)), _number(patch_set, *rows[row]))
-        for column, patch in enumerate(shown):
+        _label(pen, top + (cell - GAP) // 2, _name(patches, int(group)), _group_text(patches, *rows[row]))
+        for column, patch in enumerate(images):
             sheet.paste(Image.fromarray(patch), (MARGIN + LABEL + column * cell, top))
     _write(sheet, path)
 
 
 def draw_frames_sheet(frames: FrameSet, path: Path, groups: int, seed: int) -> None:
-    """`draw_sheet` of a frame set: some of its groups are cut, small ones with jittered views."""
+    """Cut the patches of some groups of a frame set, and draw them with `draw_sheet`.
+
+    Small groups are filled up with jittered views.
+    """
     starts = frames.members_start[:-1]
-    chosen = np.random.default_rng(seed).permutation(len(starts))[:groups]
-    wanted = np.isin(frames.groups, frames.groups[frames.members[starts[chosen]]])
+    sample = np.random.default_rng(seed).permutation(len(starts))[:groups]
+    mask = np.isin(frames.groups, frames.groups[frames.members[starts[sample]]])
     with tempfile.TemporaryDirectory() as folder:
-        cut_patches(frames.part(wanted), Path(folder) / "set")
+        cut_patches(frames.select(mask), Path(folder) / "set")
         draw_sheet(PatchSet.open(Path(folder) / "set"), path, groups, seed)
 
 
-def _members(patch_set: Groups, group: int) -> tuple[Ids, int]:
-    """At most a row of the patches of a group, evenly spread, and how many it has."""
-    start, end = patch_set.members_start[group : group + 2]
-    places = np.linspace(start, end - 1, min(int(end - start), MOST_ACROSS)).round().astype(np.int64)
-    return patch_set.members[places], int(end - start)
+def _members(patches: PatchSet, group: int) -> tuple[Ids, int]:
+    """Return the indices of at most MAX_COLUMNS evenly spaced patches of a group, and the size of the group."""
+    start, end = patches.members_start[group : group + 2]
+    sample = np.linspace(start, end - 1, min(int(end - start), MAX_COLUMNS)).round().astype(np.int64)
+    return patches.members[sample], int(end - start)
 
 
 def _magnify(patches: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Whole pixels only: a sheet shows what a network sees."""
+    """Enlarge patches by an integer factor, without interpolation, to about CELL pixels."""
     factor = max(1, round(CELL / patches.shape[1]))
     return patches.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def _name(patch_set: Groups, group: int) -> str:
-    sequence = int(patch_set.group_sequences[group])
-    return Path(patch_set.sequence_names[sequence]).name if patch_set.sequence_names else f"sequence {sequence}"
+def _name(patches: PatchSet, group: int) -> str:
+    sequence = int(patches.group_sequences[group])
+    return Path(patches.sequence_names[sequence]).name if patches.sequence_names else f"sequence {sequence}"
 
 
-def _number(patch_set: Groups, members: Ids, size: int) -> str:
-    counted = f"{size} patches" if size == len(members) else f"{len(members)} of {size} patches"
-    return f"group {patch_set.groups[members[0]]}, {counted}"
+def _group_text(patches: PatchSet, members: Ids, size: int) -> str:
+    counts = f"{size} patches" if size == len(members) else f"{len(members)} of {size} patches"
+    return f"group {patches.groups[members[0]]}, {counts}"
 
 
 def _label(pen: ImageDraw.ImageDraw, middle: int, name: str, number: str) -> None:
@@ -110,15 +90,15 @@ def _label(pen: ImageDraw.ImageDraw, middle: int, name: str, number: str) -> Non
         while pen.textlength(f"{name}…", large) > width:
             name = name[:-1]
         name = f"{name}…"
-    pen.text((MARGIN, middle - 2), name, fill=INK, font=large, anchor="ls")
-    pen.text((MARGIN, middle + 15), number, fill=FAINT, font=small, anchor="ls")
+    pen.text((MARGIN, middle - 2), name, fill=TEXT, font=large, anchor="ls")
+    pen.text((MARGIN, middle + 15), number, fill=FAINT_TEXT, font=small, anchor="ls")
 
 
 def _write(sheet: Image.Image, path: Path) -> None:
     if path.suffix.lower() not in Image.registered_extensions():
-        raise DoapError(f"{path}: no picture format has this ending; try .png")
+        raise DoapError(f"{path}: no image format has this suffix; try .png")
     with atomic_file(path) as temporary:
         try:
             sheet.save(temporary)
-        except (ValueError, OSError, KeyError) as error:  # a format that can be read alone, or too small for the sheet
+        except (ValueError, OSError, KeyError) as error:  # a read-only format, or one with a size limit
             raise DoapError(f"{path}: cannot be written ({error}); try .png, or fewer groups") from error

@@ -1,17 +1,17 @@
-"""The patch set's sibling: photos and frames instead of pixels, so that every drawn patch is a fresh view.
+"""Frame sets: photos and frames instead of patches, so that every sampled patch is a new jittered view.
 
 On disk a frame set is a folder:
 
-    set.json               what is here: counts, names, and the CRC-32 of each of the arrays below
-    photos-00000.npy …     uint8: encoded grey pictures (WebP, JPEG, PNG) one after another, at most 32 MiB a file
-    picture_starts.npy     int64 (P + 1,): where each picture begins, counted over the files put together
-    frames.npy             float32 (N, 2, 3): where a group shows itself
-    photos.npy             int64 (N,): in which photo
+    set.json               manifest: counts, names, and the CRC-32 of each array below
+    photos-00000.npy …     uint8: encoded grey photos (WebP, JPEG, PNG), concatenated, at most 32 MiB per file
+    picture_starts.npy     int64 (P + 1,): start of each photo in the concatenation of these files
+    frames.npy             float32 (N, 2, 3): frames in their photos
+    photos.npy             int64 (N,): photo of each frame
     groups.npy             int64 (N,): frames of one group show the same 3D point
-    sequences.npy          int64 (N,): groups of one scene
-    overlaps.npy           int64 (P, 2): groups that overlap in a photo, never each other's negatives
-    sources.npy            int64 (N,): how the group was found, see SOURCES
-    checksums.npy          uint32: the CRC-32 of every MiB of the photo files, in order
+    sequences.npy          int64 (N,): sequence of each frame, for example its scene
+    overlaps.npy           int64 (P, 2): pairs of groups that overlap in a photo, never negatives of each other
+    sources.npy            int64 (N,): index in SOURCES: how the group was found
+    checksums.npy          uint32: CRC-32 of every MiB of the photo files, in order
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from doap.datasets.sets.groups import Grouping, Ids
+from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.datasets.sets.storage import (
     BLOCKS_CHECKED_ON_OPEN,
     damaged_manifest,
@@ -43,35 +43,42 @@ from doap.types import Frames, Grey
 KIND = "frame set"
 SHARD_BYTES = 32 << 20
 
-# How a group was found: one frame of one photo, to be seen under jittered views; the same frame in pictures of a
-# static view; or a point tracked through overlapping photos.
 Source = Literal["views", "static", "tracks"]
+"""How a group was found.
+
+- "views": one frame of one photo; its patches are jittered views.
+- "static": the same frame in photos of a static camera.
+- "tracks": a 3D point tracked through overlapping photos.
+"""
+
+# Sets store the index of a source: the order must not change.
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 Encoded = NDArray[np.uint8]
+"""An encoded photo, (bytes,) uint8."""
 
 
-class FrameSet(Grouping):
-    """Frames with their photo, group and sequence; patches are cut when they are drawn.
+class FrameSet(GroupedSet):
+    """Frames, each with its photo, group and sequence. Patches are cut when they are sampled.
 
     Args:
-        pictures: the photos, encoded, each a (bytes,) uint8 array.
+        encoded_photos: the photos, each as the bytes of an image file, (bytes,) uint8.
         photo_names: name of each photo.
         photos: (N,) integers, the photo of each frame.
         frames: (N, 2, 3) float32.
         groups: (N,) integers; frames with the same group show the same point.
-        sequences: (N,) integers; all frames of a group share one.
-        sources: (N,) integers, places in SOURCES.
-        sequence_names: what the sequence ids mean.
-        overlaps: see `Grouping`.
+        sequences: (N,) integers; all frames of a group have the same one.
+        sources: (N,) integers, indices in SOURCES.
+        sequence_names: name of sequence i at index i; empty if the sequences have no names.
+        overlaps: see `GroupedSet`.
         extent: half the side of a patch in units of its frame's scale.
     """
 
-    fresh = True
+    is_jittered = True
 
     def __init__(
         self,
-        pictures: Sequence[Encoded],
+        encoded_photos: Sequence[Encoded],
         photo_names: Sequence[str],
         photos: Ids,
         frames: Frames,
@@ -82,7 +89,7 @@ class FrameSet(Grouping):
         overlaps: Ids | None = None,
         extent: float = DEFAULT_EXTENT,
     ) -> None:
-        self.pictures = list(pictures)
+        self.encoded_photos = list(encoded_photos)
         self.photo_names = list(photo_names)
         self.photos = photos
         self.frames = frames
@@ -95,55 +102,59 @@ class FrameSet(Grouping):
         count = len(self)
         if self.frames.shape != (count, 2, 3) or not np.isfinite(self.frames).all():
             raise DoapError(f"frames must be {count} finite 2x3 matrices, not {self.frames.shape}")
-        for name, ids, values in (("photos", self.photos, len(self.pictures)), ("sources", self.sources, len(SOURCES))):
+        bounds = (("photos", self.photos, len(self.encoded_photos)), ("sources", self.sources, len(SOURCES)))
+        for name, ids, values in bounds:
             if ids.shape != (count,) or not (ids.min() >= 0 and ids.max() < values):
                 raise DoapError(f"{name} must be {count} integers in 0..{values - 1}")
-        if len(self.photo_names) != len(self.pictures):
-            raise DoapError(f"{len(self.photo_names)} names for {len(self.pictures)} photos")
+        if len(self.photo_names) != len(self.encoded_photos):
+            raise DoapError(f"{len(self.photo_names)} names for {len(self.encoded_photos)} photos")
 
     def __repr__(self) -> str:
-        photos = len(self.pictures)
-        return f"FrameSet({len(self):,} frames in {photos:,} photo{'s' * (photos != 1)}, {self.counted()})"
+        photos = len(self.encoded_photos)
+        return f"FrameSet({len(self):,} frames in {photos:,} photo{'s' * (photos != 1)}, {self.summary()})"
 
-    def picture(self, number: int) -> Grey:
-        """Photo `number`, decoded: (H, W) uint8."""
+    def read_photo(self, index: int) -> Grey:
+        """Decode the photo at an index: (H, W) uint8."""
         try:
-            with Image.open(BytesIO(self.pictures[number].tobytes())) as picture:
-                return to_grey(picture)
+            with Image.open(BytesIO(self.encoded_photos[index].tobytes())) as image:
+                return to_grey(image)
         except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-            raise DoapError(f"{self.photo_names[number]}: cannot be decoded from the set ({error})") from error
+            raise DoapError(
+                f"{self.photo_names[index]}: cannot be decoded from the set ({error}); build the set again"
+            ) from error
 
-    def part(self, wanted: NDArray[np.bool_]) -> "FrameSet":
-        """Some frames, (N,) bool, of whole groups or not; photos, groups and sequences keep their numbers.
+    def select(self, mask: NDArray[np.bool_]) -> "FrameSet":
+        """Return the frames of a mask, (N,) bool, as a set; photos, groups and sequences keep their ids.
 
-        `frames.part(np.isin(frames.sequences, some))` and its complement share no photo; see also `split.split_scenes`.
+        `frames.select(np.isin(frames.sequences, ids))` and its complement share no photo; see also
+        `doap.datasets.build.splitting`.
         """
-        groups = self.groups[wanted]
+        groups = self.groups[mask]
         return FrameSet(
-            self.pictures,
+            self.encoded_photos,
             self.photo_names,
-            self.photos[wanted],
-            self.frames[wanted],
+            self.photos[mask],
+            self.frames[mask],
             groups,
-            self.sequences[wanted],
-            self.sources[wanted],
+            self.sequences[mask],
+            self.sources[mask],
             self.sequence_names,
             self.overlaps[np.isin(self.overlaps, groups).all(axis=1)],
             self.extent,
         )
 
     def save(self, path: Path | str) -> None:
-        """Write the set as a folder, atomically; an existing path is refused."""
+        """Write the set as a folder, atomically. An existing path is refused."""
         with atomic_folder(Path(path)) as folder:
             self.write(folder)
 
     def write(self, folder: Path) -> None:
-        """Write the set into an empty folder; `save` does so atomically."""
-        sizes = np.array([len(picture) for picture in self.pictures], np.int64)
+        """Write the set into an empty folder, not atomically; see `save`."""
+        sizes = np.array([len(photo) for photo in self.encoded_photos], np.int64)
         shards, checksums = [], []
-        for number, (first, last) in enumerate(_shard_cuts(sizes)):
+        for number, (first, last) in enumerate(_shard_ranges(sizes)):
             name = f"photos-{number:05d}.npy"
-            content = np.concatenate(self.pictures[first:last])
+            content = np.concatenate(self.encoded_photos[first:last])
             checksums += save_shard(folder / name, content)
             shards.append({"file": name, "bytes": len(content)})
         arrays = {
@@ -156,96 +167,98 @@ class FrameSet(Grouping):
             "overlaps": self.overlaps,
             "checksums": np.array(checksums, np.uint32),
         }
-        about = {
+        entries = {
             "extent": self.extent,
             "sequence_names": self.sequence_names,
             "photo_names": self.photo_names,
             "shards": shards,
         }
-        write_set(folder, KIND, arrays, about)
+        write_set(folder, KIND, arrays, entries)
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
-        """Open a saved set, its photos memory-mapped; checks as `PatchSet.open` does.
+        """Open a saved set, with memory-mapped photos and the checks of `PatchSet.open`.
 
         Raises:
-            DoapError: one line that names the file and the error.
+            DoapError: if the set is damaged; names the file and the error.
         """
         folder = Path(path)
-        about = _read_manifest(folder)
-        ids = {name: read_array(folder, name, about, np.int64) for name in ("photos", "groups", "sequences", "sources")}
-        shards = [map_shard(folder / shard["file"], (shard["bytes"],)) for shard in about["shards"]]
-        pictures = _slice_pictures(folder, shards, read_array(folder, "picture_starts", about, np.int64))
+        manifest = _read_manifest(folder)
+        ids = {
+            name: read_array(folder, name, manifest, np.int64) for name in ("photos", "groups", "sequences", "sources")
+        }
+        shards = [map_shard(folder / shard["file"], (shard["bytes"],)) for shard in manifest["shards"]]
+        photos = _slice_photos(folder, shards, read_array(folder, "picture_starts", manifest, np.int64))
         try:
-            found = cls(
-                pictures,
-                about["photo_names"],
+            frames = cls(
+                photos,
+                manifest["photo_names"],
                 ids["photos"],
-                read_array(folder, "frames", about, np.float32, 3),
+                read_array(folder, "frames", manifest, np.float32, 3),
                 ids["groups"],
                 ids["sequences"],
                 ids["sources"],
-                about["sequence_names"],
-                read_array(folder, "overlaps", about, np.int64, 2),
-                about["extent"],
+                manifest["sequence_names"],
+                read_array(folder, "overlaps", manifest, np.int64, 2),
+                manifest["extent"],
             )
         except DoapError as error:
             raise DoapError(f"{folder}: {error}") from error
-        _verify(folder, about, BLOCKS_CHECKED_ON_OPEN)
-        return found
+        _verify(folder, manifest, BLOCKS_CHECKED_ON_OPEN)
+        return frames
 
     @staticmethod
     def verify(path: Path | str) -> None:
-        """Check every byte of a saved set against its checksums; a DoapError names the first bad file."""
+        """Check every byte of a saved set against its checksums; a DoapError names the first damaged file."""
         folder = Path(path)
         _verify(folder, _read_manifest(folder), None)
 
 
-def _shard_cuts(sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Runs of pictures, first and one past the last, that fill a file without crossing its end."""
-    cuts, first, used = [], 0, 0
+def _shard_ranges(sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return the photos of each file as ranges (first, last + 1), such that no photo spans two files."""
+    ranges, first, used = [], 0, 0
     for number, size in enumerate(sizes):
         if used and used + size > SHARD_BYTES:
-            cuts.append((first, number))
+            ranges.append((first, number))
             first, used = number, 0
         used += size
-    return [*cuts, (first, len(sizes))]
+    return [*ranges, (first, len(sizes))]
 
 
-def _slice_pictures(folder: Path, shards: list[Encoded], starts: NDArray[np.int64]) -> list[Encoded]:
+def _slice_photos(folder: Path, shards: list[Encoded], starts: NDArray[np.int64]) -> list[Encoded]:
     ends = np.cumsum([len(shard) for shard in shards])
-    whole = len(starts) > 1 and starts[0] == 0 and starts[-1] == ends[-1] and (np.diff(starts) > 0).all()
-    home = np.searchsorted(ends, starts[:-1], side="right")
-    if not whole or (starts[1:] > ends[home]).any():
-        raise DoapError(f"{folder / 'picture_starts.npy'}: does not fit the photo files; build the set again")
-    begin = ends - [len(shard) for shard in shards]
+    is_complete = len(starts) > 1 and starts[0] == 0 and starts[-1] == ends[-1] and (np.diff(starts) > 0).all()
+    shard_of = np.searchsorted(ends, starts[:-1], side="right")
+    if not is_complete or (starts[1:] > ends[shard_of]).any():
+        raise DoapError(f"{folder / 'picture_starts.npy'}: does not match the photo files; build the set again")
+    shard_starts = ends - [len(shard) for shard in shards]
     return [
-        shards[shard][start - begin[shard] : end - begin[shard]]
-        for shard, start, end in zip(home, starts[:-1], starts[1:], strict=True)
+        shards[shard][start - shard_starts[shard] : end - shard_starts[shard]]
+        for shard, start, end in zip(shard_of, starts[:-1], starts[1:], strict=True)
     ]
 
 
-def _verify(folder: Path, about: dict[str, Any], at_most: int | None) -> None:
-    files = [folder / shard["file"] for shard in about["shards"]]
-    verify_blocks(files, read_array(folder, "checksums", about, np.uint32), at_most)
+def _verify(folder: Path, manifest: dict[str, Any], max_blocks: int | None) -> None:
+    files = [folder / shard["file"] for shard in manifest["shards"]]
+    verify_blocks(files, read_array(folder, "checksums", manifest, np.uint32), max_blocks)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     needed = {"extent": float, "sequence_names": list, "photo_names": list, "shards": list}
-    about = read_manifest(folder, KIND, needed)
-    if not about["shards"] or not all(
+    manifest = read_manifest(folder, KIND, needed)
+    if not manifest["shards"] or not all(
         isinstance(s, dict)
         and isinstance(s.get("bytes"), int)
         and isinstance(s.get("file"), str)
         and Path(s["file"]).name == s["file"]
-        for s in about["shards"]
+        for s in manifest["shards"]
     ):
         raise damaged_manifest(folder)
-    return about
+    return manifest
 
 
 def encode(image: Grey, quality: int | None = None) -> Encoded:
-    """A grey picture as WebP at a quality, or as PNG, which loses nothing."""
+    """Encode a grey image as WebP of a quality, or losslessly as PNG if no quality is given."""
     file = BytesIO()
     if quality is None:
         Image.fromarray(image).save(file, "PNG")

@@ -1,4 +1,4 @@
-"""Groups and sequences: what samplers, mining and objectives need to know of a set, whatever it holds."""
+"""Base class of patch sets and frame sets: items in groups, groups in sequences."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -9,21 +9,24 @@ from numpy.typing import NDArray
 from doap.errors import DoapError
 
 Ids = NDArray[np.int64]
+"""Integer ids or indices, one per item."""
 
 
-class Grouping:
-    """Items in groups in sequences; a patch set's items are patches, a frame set's are frames.
+class GroupedSet:
+    """Items in groups and sequences. The items of a patch set are patches, those of a frame set are frames.
+
+    Samplers, label mining and objectives need only this part of a set.
 
     Args:
-        groups: (N,) integers; items with the same group show the same point.
-        sequences: (N,) integers; all items of a group share one. 0 for all by default.
-        sequence_names: what the sequence ids mean: name of sequence i at place i, if they have names.
-        overlaps: (P, 2) pairs of group ids that overlap in some photo, so that neither is a fair negative
-            of the other. None by default.
+        groups: (N,) integers; items of the same group show the same 3D point.
+        sequences: (N,) integers; all items of a group have the same sequence. 0 for all by default.
+        sequence_names: name of sequence i at index i; empty if the sequences have no names.
+        overlaps: (P, 2) pairs of group ids that overlap in some photo, so that neither is a valid negative
+            of the other. No pairs by default.
     """
 
-    # Whether an item drawn twice in one batch gives two different patches, so that one item can make a group.
-    fresh: bool = False
+    # Whether each sampling of an item yields a new view of it, so that a single item can form a group.
+    is_jittered: bool = False
 
     def __init__(
         self,
@@ -44,10 +47,10 @@ class Grouping:
         if self.sequences.shape != self.groups.shape:
             raise DoapError(f"sequences has shape {self.sequences.shape}, but there are {len(self.groups)} items")
         first = self.members_start[:-1]
-        shared = self.sequences[self.members] == np.repeat(self.group_sequences, np.diff(self.members_start))
-        if not shared.all():
-            group = self.groups[self.members[int(np.argmin(shared))]]
-            raise DoapError(f"group {group} lies in more than one sequence")
+        is_shared = self.sequences[self.members] == np.repeat(self.group_sequences, np.diff(self.members_start))
+        if not is_shared.all():
+            group = self.groups[self.members[int(np.argmin(is_shared))]]
+            raise DoapError(f"group {group} is in more than one sequence")
         named = len(self.sequence_names)
         if named and not (self.sequences.min() >= 0 and self.sequences.max() < named):
             raise DoapError(f"sequence ids must be 0..{named - 1} to be named, not {self.sequences.max()}")
@@ -66,17 +69,17 @@ class Grouping:
 
     @cached_property
     def members_start(self) -> Ids:
-        """Where each group starts in `members`, and the end: one more than there are groups."""
+        """Start of each group in `members`, and the end: one entry more than there are groups."""
         ordered = self.groups[self.members]
         changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
         return np.concatenate(([0], changes, [len(ordered)])) if len(ordered) else np.zeros(1, np.int64)
 
     @cached_property
     def group_sequences(self) -> Ids:
-        """The sequence of each group, in the order of `members_start`."""
+        """Sequence of each group, in the order of `members_start`."""
         return self.sequences[self.members[self.members_start[:-1]]]
 
-    def counted(self) -> str:
-        """How many groups and sequences, in words."""
+    def summary(self) -> str:
+        """Return the numbers of groups and sequences as text."""
         groups, sequences = len(self.members_start) - 1, len(np.unique(self.sequences))
         return f"{groups:,} group{'s' * (groups != 1)}, {sequences:,} sequence{'s' * (sequences != 1)}"

@@ -1,12 +1,14 @@
-"""Somebody's own image pairs. A folder of them is read in one of these layouts:
+"""Folders of image pairs with ground truth, read in one of three layouts.
 
-pairs.csv       a table with the columns first,second,truth and optionally scene; paths are relative to it. Pairs of
-                one scene are not independent, and are resampled together; by default each pair is its own scene
-sequences       folders in the layout of Oxford or HPatches (`photos.sequences`): the pairs 1-2, 1-3, …
-a folder a pair two pictures, the first by name being the first, and H.txt or H.xml, or points.csv
+pairs.csv          a table with the columns first, second, truth and optionally scene; paths are relative to the table.
+                   Pairs of one scene are not independent and are resampled together; by default each pair is a scene
+image sequences    folders in the layout of Oxford or HPatches, see `doap.datasets.official.image_sequences`: the first
+                   image with each of the others
+pair folders       one folder per pair: two images, in the order of their names, and H.txt, H.xml or points.csv
 
-The truth is a homography from the first to the second image (nine numbers, or OpenCV's XML), or, in a file ending in
-.csv, labelled points: rows x1,y1,x2,y2 in pixels, the centre of the top left one at 0,0. A heading is allowed.
+The ground truth (column truth) is a homography from the first to the second image, as nine numbers or as OpenCV XML,
+or, in a file that ends in .csv, labelled points: rows x1,y1,x2,y2 in pixels, with or without a heading. The centre of
+the top left pixel is 0,0.
 """
 
 import csv
@@ -21,75 +23,71 @@ from doap.datasets.official.image_sequences import ImageSequence, is_sequence, r
 from doap.errors import DoapError
 from doap.images.reading import PHOTO_SUFFIXES
 
-TRUTHS = ("H.txt", "H.xml", "points.csv")
-
-
 COLUMNS = ("first", "second", "truth")
-
-
-LARGEST_TABLE = 1 << 24  # bytes
+GROUND_TRUTH_FILES = ("H.txt", "H.xml", "points.csv")
+MAX_TABLE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
 class PairFiles:
-    """Where a pair lies.
+    """The files of an image pair.
 
     Attributes:
-        sequence: what it belongs to.
-        name: within the sequence.
+        sequence: sequence or scene of the pair.
+        name: name of the pair within its sequence.
         first: path of the first image.
-        second: of the second.
-        truth: a homography, or its file, or a file of labelled points if its name ends in .csv.
+        second: path of the second image.
+        ground_truth: a homography, or the path of its file, or the path of labelled points if it ends in .csv.
     """
 
     sequence: str
     name: str
     first: Path
     second: Path
-    truth: Path | NDArray[np.float64]
+    ground_truth: Path | NDArray[np.float64]
 
     @property
     def is_planar(self) -> bool:
-        """Whether the truth is a homography."""
-        return not isinstance(self.truth, Path) or self.truth.suffix.lower() != ".csv"
+        """Whether the ground truth is a homography."""
+        return not isinstance(self.ground_truth, Path) or self.ground_truth.suffix.lower() != ".csv"
 
 
 def find_pairs(folder: Path) -> list[PairFiles]:
-    """All pairs of a folder: those of its pairs.csv, otherwise the sequences and pair folders in it and below.
+    """Return all pairs of a folder: those of its pairs.csv, or else of all sequences and pair folders in it.
 
     Raises:
-        DoapError: one line that says what is wrong and where, or that there is no pair.
+        DoapError: if there is no pair, or a pair is incomplete.
     """
     if not folder.is_dir():
         raise DoapError(f"{folder}: no such folder")
     if (folder / "pairs.csv").exists():
-        return _listed(folder / "pairs.csv")
-    found: list[PairFiles] = []
-    for place in sorted(Path(name) for name, _, _ in os.walk(folder)):
-        called = folder.resolve().name if place == folder else str(place.relative_to(folder))
-        if is_sequence(place):
-            found += sequence_pairs(read_sequence(place), called)
-        elif any((place / name).is_file() for name in TRUTHS):
-            found.append(_in_folder(place, called))
-    if not found:
+        return _read_pairs(folder / "pairs.csv")
+    pairs: list[PairFiles] = []
+    for path in sorted(Path(name) for name, _, _ in os.walk(folder)):
+        sequence = folder.resolve().name if path == folder else str(path.relative_to(folder))
+        if is_sequence(path):
+            pairs += sequence_pairs(read_sequence(path), sequence)
+        elif any((path / name).is_file() for name in GROUND_TRUTH_FILES):
+            pairs.append(_read_pair_folder(path, sequence))
+    if not pairs:
         raise DoapError(
-            f"{folder}: no image pairs here: no pairs.csv, no image sequence, no folder of two pictures with "
-            f"{', '.join(TRUTHS[:-1])} or {TRUTHS[-1]}"
+            f"{folder}: no image pairs here: no pairs.csv, no image sequence, no folder of two images with "
+            f"{', '.join(GROUND_TRUTH_FILES[:-1])} or {GROUND_TRUTH_FILES[-1]}"
         )
-    return found
+    return pairs
 
 
-def sequence_pairs(sequence: ImageSequence, called: str) -> list[PairFiles]:
-    """The first image with each of the others."""
+def sequence_pairs(sequence: ImageSequence, name: str) -> list[PairFiles]:
+    """Return the pairs of the first image of a sequence with each of the others, named 1-2, 1-3, …"""
     others = zip(sequence.images[1:], sequence.homographies[1:], strict=True)
     return [
-        PairFiles(called, f"1-{number}", sequence.images[0], image, homography)
+        PairFiles(name, f"1-{number}", sequence.images[0], image, homography)
         for number, (image, homography) in enumerate(others, 2)
     ]
 
 
 def read_points(file: Path) -> NDArray[np.float64]:
-    """Labelled points (P, 4) of a table: rows x1,y1,x2,y2, under a heading or none."""
+    """Read labelled points (P, 4) from a table with rows x1,y1,x2,y2, with or without a heading."""
     rows = _read_table(file)
     if rows and not _is_number(rows[0][0]):
         rows = rows[1:]
@@ -102,48 +100,48 @@ def read_points(file: Path) -> NDArray[np.float64]:
     return points
 
 
-def _listed(table: Path) -> list[PairFiles]:
-    """The pairs of pairs.csv."""
+def _read_pairs(table: Path) -> list[PairFiles]:
+    """Read the pairs of a pairs.csv."""
     rows = _read_table(table)
     heading = [name.strip() for name in rows[0]] if rows else []
     unknown = set(heading) - {*COLUMNS, "scene"}
     if unknown or not set(COLUMNS) <= set(heading) or len(rows) < 2:
-        raise DoapError(f"{table}: must have a heading first,second,truth (and scene, if any), and a row a pair")
-    found = []
+        raise DoapError(f"{table}: must have the heading first,second,truth (scene is optional) and one row per pair")
+    pairs = []
     for number, row in enumerate(rows[1:], 1):
         if len(row) != len(heading) or not all(value.strip() for value in row):
-            raise DoapError(f"{table}: pair {number} has not {len(heading)} values")
-        of = {name: value.strip() for name, value in zip(heading, row, strict=True)}
-        name = f"{number}: {Path(of['first']).name} - {Path(of['second']).name}"
-        first, second, truth = (table.parent / of[column] for column in COLUMNS)
-        found.append(PairFiles(of.get("scene", name), name, first, second, truth))
-    return found
+            raise DoapError(f"{table}: pair {number} does not have {len(heading)} values")
+        values = {name: value.strip() for name, value in zip(heading, row, strict=True)}
+        name = f"{number}: {Path(values['first']).name} - {Path(values['second']).name}"
+        first, second, ground_truth = (table.parent / values[column] for column in COLUMNS)
+        pairs.append(PairFiles(values.get("scene", name), name, first, second, ground_truth))
+    return pairs
 
 
-def _in_folder(folder: Path, called: str) -> PairFiles:
-    """The pair of a folder with two pictures and a truth."""
-    pictures = sorted(p for p in folder.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
-    truths = [folder / name for name in TRUTHS if (folder / name).is_file()]
-    if len(pictures) != 2 or len(truths) != 1:
+def _read_pair_folder(folder: Path, name: str) -> PairFiles:
+    """Find the files of the pair in a folder with two images and their ground truth."""
+    images = sorted(p for p in folder.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
+    ground_truths = [folder / file for file in GROUND_TRUTH_FILES if (folder / file).is_file()]
+    if len(images) != 2 or len(ground_truths) != 1:
         raise DoapError(
-            f"{folder}: a pair is two pictures and one truth, not {len(pictures)} and {len(truths)}; "
-            "list several pairs in a pairs.csv"
+            f"{folder}: a pair is two images and one file of ground truth, not {len(images)} and "
+            f"{len(ground_truths)}; list several pairs in a pairs.csv"
         )
-    return PairFiles(called, f"{pictures[0].name} - {pictures[1].name}", pictures[0], pictures[1], truths[0])
+    return PairFiles(name, f"{images[0].name} - {images[1].name}", images[0], images[1], ground_truths[0])
 
 
 def _read_table(file: Path) -> list[list[str]]:
-    """The rows of a CSV file that are not empty."""
+    """Read the rows of a CSV file, without empty ones."""
     try:
         with file.open("rb") as source:
-            content = source.read(LARGEST_TABLE + 1)
-        if len(content) > LARGEST_TABLE:
-            raise DoapError(f"{file}: too large for a table of pairs or points")
+            content = source.read(MAX_TABLE_BYTES + 1)
+        if len(content) > MAX_TABLE_BYTES:
+            raise DoapError(f"{file}: larger than {MAX_TABLE_BYTES:,} bytes, too large for a table of pairs or points")
         rows = list(csv.reader(content.decode("utf-8-sig").splitlines()))
     except OSError as error:
         raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DoapError(f"{file}: not a table ({error})") from error
+        raise DoapError(f"{file}: not a CSV table ({error})") from error
     return [row for row in rows if any(value.strip() for value in row)]
 
 

@@ -1,15 +1,15 @@
-"""The one container: patches in groups in sequences, in memory or memory-mapped from disk.
+"""Patch sets: patches in groups and sequences, in memory or memory-mapped from disk.
 
 On disk a patch set is a folder:
 
-    set.json               what is here: counts, sizes, names, and the CRC-32 of each of the arrays below
-    patches-00000.npy …    uint8 (n, S, S), shards of at most 64 MiB
+    set.json               manifest: counts, sizes, names, and the CRC-32 of each array below
+    patches-00000.npy …    uint8 (n, S, S): the patches, in shards of at most 64 MiB
     groups.npy             int64 (N,): patches of one group show the same 3D point
-    sequences.npy          int64 (N,): groups of one scene
-    overlaps.npy           int64 (P, 2): groups that overlap in a photo, never each other's negatives
-    frames.npy             float32 (N, 2, 3): optional, where in its photo each patch was cut
+    sequences.npy          int64 (N,): sequence of each patch, for example its scene
+    overlaps.npy           int64 (P, 2): pairs of groups that overlap in a photo, never negatives of each other
+    frames.npy             float32 (N, 2, 3): optional, the frame in its photo that each patch was cut from
     label-NAME.npy         int64 (N,): optional, for example photo, source, view or difficulty
-    checksums.npy          uint32: the CRC-32 of every MiB of the shards, in order
+    checksums.npy          uint32: CRC-32 of every MiB of the shards, in order
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.datasets.sets.groups import Grouping, Ids
+from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.datasets.sets.storage import (
     BLOCKS_CHECKED_ON_OPEN,
     damaged_manifest,
@@ -32,19 +32,19 @@ from doap.datasets.sets.writer import DEFAULT_EXTENT, KIND, write_patch_set
 from doap.errors import DoapError
 
 
-class PatchSet(Grouping):
-    """Patches with the group and the sequence of each.
+class PatchSet(GroupedSet):
+    """Patches, each with its group and sequence.
 
     Args:
-        shards: uint8 arrays (n, S, S), in order; one array in memory, memory maps when opened.
+        shards: uint8 arrays (n, S, S), in order: one array in memory, or the memory maps of an opened set.
         groups: (N,) integers; patches with the same group match each other.
-        sequences: (N,) integers; all patches of a group share one. 0 for all by default.
-        labels: further (N,) integers by name.
-        sequence_names: what the sequence ids mean: name of sequence i at place i, if they have names.
-        extent: half the side of a patch in units of its frame's scale: how the patches were cut.
-        overlaps: see `Grouping`.
-        frames: (N, 2, 3) float32, where in its photo each patch was cut, where that is known.
-        photo_names: what the label "photo" means: name of photo i at place i.
+        sequences: (N,) integers; all patches of a group have the same one. 0 for all by default.
+        labels: further (N,) integer arrays by name.
+        sequence_names: name of sequence i at index i; empty if the sequences have no names.
+        extent: half the side of a patch in units of its frame's scale.
+        overlaps: see `GroupedSet`.
+        frames: (N, 2, 3) float32, the frame of each patch in its photo, if known.
+        photo_names: name of photo i at index i; the label "photo" holds these indices.
 
     Example:
         >>> import numpy as np, tempfile, pathlib
@@ -94,7 +94,7 @@ class PatchSet(Grouping):
             raise DoapError(f"frames has shape {self.frames.shape}, but there are {count} patches")
 
     def __repr__(self) -> str:
-        return f"PatchSet({len(self):,} patches of {self.size}x{self.size}, {self.counted()})"
+        return f"PatchSet({len(self):,} patches of {self.size}x{self.size}, {self.summary()})"
 
     @property
     def size(self) -> int:
@@ -102,44 +102,45 @@ class PatchSet(Grouping):
         return int(self.shards[0].shape[1])
 
     def take(self, indices: Sequence[int] | Ids) -> NDArray[np.uint8]:
-        """The patches at `indices`, in that order: (n, S, S) uint8. Only they are read."""
-        wanted = np.asarray(indices, dtype=np.int64)
-        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self)):
+        """Return the patches at `indices`, in that order: (n, S, S) uint8. Only these are read from disk."""
+        indices = np.asarray(indices, dtype=np.int64)
+        if len(indices) and not (indices.min() >= 0 and indices.max() < len(self)):
             raise IndexError(f"patch indices must be 0..{len(self) - 1}")
-        taken = np.empty((len(wanted), self.size, self.size), np.uint8)
+        patches = np.empty((len(indices), self.size, self.size), np.uint8)
         ends = np.cumsum([len(shard) for shard in self.shards])
-        home = np.searchsorted(ends, wanted, side="right")
-        for number in np.unique(home):
-            here = home == number
-            taken[here] = self.shards[number][wanted[here] - (ends[number] - len(self.shards[number]))]
-        return taken
+        shard_of = np.searchsorted(ends, indices, side="right")
+        for number in np.unique(shard_of):
+            in_shard = shard_of == number
+            patches[in_shard] = self.shards[number][indices[in_shard] - (ends[number] - len(self.shards[number]))]
+        return patches
 
-    def part(self, wanted: NDArray[np.bool_]) -> "PatchSet":
-        """Some patches, (N,) bool, of whole groups or not; pixels stay where they are, and ids keep their meaning.
+    def select(self, mask: NDArray[np.bool_]) -> "PatchSet":
+        """Return the patches of a mask, (N,) bool, as a set; pixels are not copied, and ids keep their meaning.
 
-        Meant for sets whose sequences lie in one piece, as those made here do: each run of patches is a shard.
+        Each run of selected patches becomes a shard, so this is efficient if sequences are contiguous, as they are
+        in sets written by this package.
         """
         pieces = []
         start = 0
         for shard in self.shards:
-            edges = np.flatnonzero(np.diff(wanted[start : start + len(shard)], prepend=False, append=False))
+            edges = np.flatnonzero(np.diff(mask[start : start + len(shard)], prepend=False, append=False))
             pieces += [shard[first:last] for first, last in edges.reshape(-1, 2)]
             start += len(shard)
-        groups = self.groups[wanted]
+        groups = self.groups[mask]
         return PatchSet(
             pieces,
             groups,
-            self.sequences[wanted],
-            {name: values[wanted] for name, values in self.labels.items()},
+            self.sequences[mask],
+            {name: values[mask] for name, values in self.labels.items()},
             self.sequence_names,
             self.extent,
             self.overlaps[np.isin(self.overlaps, groups).all(axis=1)],
-            None if self.frames is None else self.frames[wanted],
+            None if self.frames is None else self.frames[mask],
             self.photo_names,
         )
 
     def save(self, path: Path | str) -> None:
-        """Write the set as a folder, atomically; an existing path is refused."""
+        """Write the set as a folder, atomically. An existing path is refused."""
         with write_patch_set(Path(path), self.size, self.sequence_names, self.extent) as writer:
             writer.photo_names, writer.overlaps = self.photo_names, self.overlaps
             start = 0
@@ -154,48 +155,48 @@ class PatchSet(Grouping):
     def open(cls, path: Path | str) -> Self:
         """Open a saved set, memory-mapped.
 
-        Types, shapes, lengths and checksums are checked: the ids in full, the pixels in 128 blocks of
-        1 MiB, evenly spread. That is all of a set of up to 128 MiB; `verify` checks every block.
+        Types, shapes, lengths and checksums are checked: all ids, and the pixels in 128 evenly spaced blocks of
+        1 MiB, which is all of a set of up to 128 MiB. `verify` checks every block.
 
         Raises:
-            DoapError: one line that names the file and the error.
+            DoapError: if the set is damaged; names the file and the error.
         """
         folder = Path(path)
-        about = _read_manifest(folder)
-        ids = {name: read_array(folder, name, about, np.int64) for name in about["arrays"] if _is_id(name)}
-        checksums = read_array(folder, "checksums", about, np.uint32)
-        has = about["arrays"].keys()
-        overlaps = read_array(folder, "overlaps", about, np.int64, 2) if "overlaps" in has else None
-        frames = read_array(folder, "frames", about, np.float32, 3) if "frames" in has else None
-        size = about["size"]
-        shards = [map_shard(folder / shard["file"], (shard["patches"], size, size)) for shard in about["shards"]]
+        manifest = _read_manifest(folder)
+        ids = {name: read_array(folder, name, manifest, np.int64) for name in manifest["arrays"] if _is_id(name)}
+        checksums = read_array(folder, "checksums", manifest, np.uint32)
+        names = manifest["arrays"].keys()
+        overlaps = read_array(folder, "overlaps", manifest, np.int64, 2) if "overlaps" in names else None
+        frames = read_array(folder, "frames", manifest, np.float32, 3) if "frames" in names else None
+        size = manifest["size"]
+        shards = [map_shard(folder / shard["file"], (shard["patches"], size, size)) for shard in manifest["shards"]]
         try:
-            found = cls(
+            patches = cls(
                 shards,
                 ids["groups"],
                 ids["sequences"],
                 {name.removeprefix("label-"): ids[name] for name in ids if name.startswith("label-")},
-                about["sequence_names"],
-                about["extent"],
+                manifest["sequence_names"],
+                manifest["extent"],
                 overlaps,
                 frames,
-                about.get("photo_names", []),
+                manifest.get("photo_names", []),
             )
         except DoapError as error:
             raise DoapError(f"{folder}: {error}") from error
-        verify_blocks(_files(folder, about), checksums, BLOCKS_CHECKED_ON_OPEN)
-        return found
+        verify_blocks(_files(folder, manifest), checksums, BLOCKS_CHECKED_ON_OPEN)
+        return patches
 
     @staticmethod
     def verify(path: Path | str) -> None:
-        """Check every byte of a saved set against its checksums; a DoapError names the first bad file."""
+        """Check every byte of a saved set against its checksums; a DoapError names the first damaged file."""
         folder = Path(path)
-        about = _read_manifest(folder)
-        verify_blocks(_files(folder, about), read_array(folder, "checksums", about, np.uint32), None)
+        manifest = _read_manifest(folder)
+        verify_blocks(_files(folder, manifest), read_array(folder, "checksums", manifest, np.uint32), None)
 
 
-def _files(folder: Path, about: dict[str, Any]) -> list[Path]:
-    return [folder / shard["file"] for shard in about["shards"]]
+def _files(folder: Path, manifest: dict[str, Any]) -> list[Path]:
+    return [folder / shard["file"] for shard in manifest["shards"]]
 
 
 def _is_id(name: str) -> bool:
@@ -203,13 +204,13 @@ def _is_id(name: str) -> bool:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    about = read_manifest(folder, KIND, {"size": int, "extent": float, "sequence_names": list, "shards": list})
+    manifest = read_manifest(folder, KIND, {"size": int, "extent": float, "sequence_names": list, "shards": list})
     well_formed = (
-        {"groups", "sequences", "checksums"} <= set(about["arrays"])
-        and all(isinstance(s, dict) and {"file", "patches"} <= set(s) for s in about["shards"])
-        and all(Path(str(s["file"])).name == s["file"] for s in about["shards"])
-        and isinstance(about.get("photo_names", []), list)
+        {"groups", "sequences", "checksums"} <= set(manifest["arrays"])
+        and all(isinstance(s, dict) and {"file", "patches"} <= set(s) for s in manifest["shards"])
+        and all(Path(str(s["file"])).name == s["file"] for s in manifest["shards"])
+        and isinstance(manifest.get("photo_names", []), list)
     )
     if not well_formed:
         raise damaged_manifest(folder)
-    return about
+    return manifest

@@ -1,4 +1,4 @@
-"""Writing a patch set as it comes: shards of bounded memory, the whole folder renamed at the end."""
+"""Incremental writing of patch sets, in bounded memory and atomically."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,14 +21,14 @@ DEFAULT_EXTENT = 12.0  # patches 12 keypoint sizes wide
 def write_patch_set(
     path: Path, size: int, sequence_names: Sequence[str] = (), extent: float = DEFAULT_EXTENT
 ) -> Iterator["PatchSetWriter"]:
-    """Append patches batch by batch; on leaving the `with` block the set appears at `path`, whole.
+    """Open a writer that patches are appended to; the set appears at `path` when the `with` block ends.
 
     A build that fails or is killed leaves nothing at `path`. At most one shard is held in memory.
 
     Args:
-        path: the folder to make; refused if it exists.
-        size: side of the patches.
-        sequence_names: see `PatchSet`; may still grow until the block is left.
+        path: folder to create; refused if it exists.
+        size: side of the patches in pixels.
+        sequence_names: see `PatchSet`; the sequence may grow until the block ends.
         extent: see `PatchSet`.
     """
     with atomic_folder(path) as folder:
@@ -38,12 +38,12 @@ def write_patch_set(
 
 
 class PatchSetWriter:
-    """What `write_patch_set` gives: collects patches into shards in a folder."""
+    """Writer of `write_patch_set`: collects patches into shards in a folder."""
 
     def __init__(self, folder: Path, size: int, sequence_names: Sequence[str], extent: float) -> None:
         self.folder = folder
         self.size = size
-        self.sequence_names = sequence_names  # read at the end, so that names may come with the patches
+        self.sequence_names = sequence_names  # read by `finish`, so that names may be added with the patches
         self.extent = float(extent)
         self.photo_names: Sequence[str] = ()
         self.overlaps: NDArray[np.int64] = np.zeros((0, 2), np.int64)
@@ -61,7 +61,7 @@ class PatchSetWriter:
         frames: NDArray[np.float32] | None = None,
         **labels: Sequence[int] | NDArray[np.int64],
     ) -> None:
-        """Add (n, S, S) uint8 patches with the group, sequence, frame and labels of each."""
+        """Add (n, S, S) uint8 patches, with the group, sequence, frame and labels of each."""
         if patches.dtype != np.uint8 or patches.shape[1:] != (self.size, self.size):
             raise DoapError(f"expected uint8 (n, {self.size}, {self.size}), got {patches.dtype} {patches.shape}")
         ids = {"groups": groups, "sequences": sequences, **{f"label-{k}": v for k, v in labels.items()}}
@@ -69,7 +69,9 @@ class PatchSetWriter:
         if frames is not None:
             arrays["frames"] = np.asarray(frames, np.float32)
         if self._arrays and set(arrays) != set(self._arrays):
-            raise DoapError(f"labels differ from those before: {sorted(arrays)}, not {sorted(self._arrays)}")
+            raise DoapError(
+                f"labels differ from earlier ones: {sorted(arrays)}, not {sorted(self._arrays)}"
+            )
         for name, values in arrays.items():
             if len(values) != len(patches):
                 raise DoapError(f"{name}: {len(values)} values for {len(patches)} patches")
@@ -79,15 +81,15 @@ class PatchSetWriter:
             self._write_shard()
 
     def finish(self) -> None:
-        """Write what is pending, the ids and the manifest."""
+        """Write the pending patches, the ids and the manifest."""
         if self._pending:
             self._write_shard()
         if not self._shards:
-            raise DoapError("a patch set needs at least one patch, and none came")
-        arrays = {name: np.concatenate(parts) for name, parts in self._arrays.items()}
+            raise DoapError("a patch set needs at least one patch, but none was appended")
+        arrays = {name: np.concatenate(chunks) for name, chunks in self._arrays.items()}
         arrays["checksums"] = np.array(self._checksums, np.uint32)
         arrays["overlaps"] = self.overlaps
-        about = {
+        entries = {
             "size": self.size,
             "extent": self.extent,
             "patches": len(arrays["groups"]),
@@ -95,11 +97,11 @@ class PatchSetWriter:
             "photo_names": list(self.photo_names),
             "shards": self._shards,
         }
-        write_set(self.folder, KIND, arrays, about)
+        write_set(self.folder, KIND, arrays, entries)
 
     def _write_shard(self) -> None:
-        waiting = np.concatenate(self._pending)
-        shard, rest = waiting[: self._per_shard], waiting[self._per_shard :]
+        pending = np.concatenate(self._pending)
+        shard, rest = pending[: self._per_shard], pending[self._per_shard :]
         self._pending = [rest] if len(rest) else []
         name = f"patches-{len(self._shards):05d}.npy"
         self._checksums += save_shard(self.folder / name, shard)
