@@ -24,12 +24,12 @@ import torch
 from PIL import Image
 
 from doap import PatchSet
-from doap.datasets.batches.augmentation import draw_symmetries, flip_and_turn
+from doap.datasets.batches.augmentation import sample_symmetries, flip_and_rotate
 from doap.datasets.batches.overlap_tables import OverlapTables
 from doap.datasets.batches.resident_frames import ResidentFrames
 from doap.datasets.batches.resident_patches import ResidentPatches
-from doap.datasets.batches.sampling import GroupBatches
-from doap.datasets.build.assembly import frames_of_photos
+from doap.datasets.batches.sampling import GroupSampler
+from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.official.phototour import convert_phototour
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.writer import write_patch_set
@@ -37,7 +37,7 @@ from doap.images.detectors import detect_harris_affine
 from doap.images.extraction import Pyramid
 from doap.images.frames import detect_dog
 from doap.images.jitter import jittered_views
-from doap.images.reconstruction.scene_frames import pooled_frames
+from doap.images.reconstruction.scene_frames import detect_pooled_frames
 from doap.types import Grey
 from machine import write_result
 
@@ -111,8 +111,8 @@ def detecting() -> Measured:
     with torch.no_grad():
         theirs = seconds(lambda: detector(tensor), "cpu", 3)
     row = compared(seconds(lambda: detect_harris_affine(image, 500), "cpu", 5), "kornia", theirs, frames=500)
-    photo = seconds(lambda: pooled_frames(image, 400), "cpu", 5)
-    return {**row, "pooled frames a second": len(pooled_frames(image, 400)) / photo}
+    photo = seconds(lambda: detect_pooled_frames(image, 400), "cpu", 5)
+    return {**row, "pooled frames a second": len(detect_pooled_frames(image, 400)) / photo}
 
 
 def many_patches(folder: Path) -> PatchSet:
@@ -131,15 +131,15 @@ def drawing(patches: PatchSet, device: str) -> Measured:
     """A batch: its indices, pixels, flips and turns, and the table of pairs to ignore."""
     resident = ResidentPatches(patches, device)
     tables = OverlapTables(patches, device)
-    sampler = GroupBatches(patches, LIST, 0)
+    sampler = GroupSampler(patches, LIST, 0)
     random = torch.Generator(device)
     ours = endless(sampler)
 
     def draw() -> None:
         indices = next(ours)
-        symmetries = draw_symmetries(torch.from_numpy(patches.groups[indices]), random)
-        flip_and_turn(resident.draw(indices, random), symmetries)
-        tables.ignore(indices)
+        symmetries = sample_symmetries(torch.from_numpy(patches.groups[indices]), random)
+        flip_and_rotate(resident.take(indices, random), symmetries)
+        tables.ignore_table(indices)
 
     loader = iter(
         torch.utils.data.DataLoader(
@@ -151,7 +151,7 @@ def drawing(patches: PatchSet, device: str) -> Measured:
     return compared(doap, "DataLoader, 4 workers", seconds(lambda: next(loader).to(device), device, 100), patches=LIST)
 
 
-def endless(sampler: GroupBatches) -> Iterator[np.ndarray]:
+def endless(sampler: GroupSampler) -> Iterator[np.ndarray]:
     """Batches of one epoch after another."""
     epoch = 0
     while True:
@@ -187,8 +187,8 @@ def cutting(frames: FrameSet, device: str) -> Measured:
     """A batch of fresh views: cut, jittered and lit."""
     resident = ResidentFrames(frames, device)
     random = torch.Generator(device)
-    batches = endless(GroupBatches(frames, LIST, 0, views=4))
-    pyramids = [Pyramid(frames.picture(number), device) for number in range(len(frames.pictures))]
+    batches = endless(GroupSampler(frames, LIST, 0, views=4))
+    pyramids = [Pyramid(frames.read_photo(number), device) for number in range(len(frames.encoded_photos))]
 
     def theirs() -> None:
         indices = next(batches)
@@ -196,8 +196,8 @@ def cutting(frames: FrameSet, device: str) -> Measured:
             shown = frames.frames[indices[frames.photos[indices] == photo]]
             jittered_views(pyramids[photo], shown, "hard", 32, frames.extent, random)
 
-    print(f"cutting {LIST:,} patches from {len(frames.pictures)} photos", flush=True)
-    doap = seconds(lambda: resident.draw(next(batches), random), device, 50)
+    print(f"cutting {LIST:,} patches from {len(frames.encoded_photos)} photos", flush=True)
+    doap = seconds(lambda: resident.take(next(batches), random), device, 50)
     return compared(doap, "photo by photo", seconds(theirs, device, 3), patches=LIST)
 
 
@@ -213,7 +213,7 @@ def main() -> None:
             if find_spec("kornia"):
                 result["detecting"] = detecting()
         result["drawing"] = drawing(many_patches(Path(folder)), device)
-        result["cutting"] = cutting(frames_of_photos(photos(), lambda image: detect_dog(image, 400)), device)
+        result["cutting"] = cutting(frame_set_from_photos(photos(), lambda image: detect_dog(image, 400)), device)
     write_result("patches", device, result)
 
 

@@ -6,21 +6,21 @@ from hypothesis import strategies as st
 
 from doap import AveragePrecisionLoss
 from doap.datasets.batches.overlap_tables import OverlapTables
-from doap.datasets.sets.groups import Grouping
+from doap.datasets.sets.groups import GroupedSet
 from doap.objectives.lists import IgnoreTable
 
 
-def some_grouping(pairs: int, groups: int = 30, seed: int = 0) -> Grouping:
+def random_set(pairs: int, groups: int = 30, seed: int = 0) -> GroupedSet:
     random = np.random.default_rng(seed)
     ids = np.repeat(np.arange(groups) * 7 + 3, 4)
     random.shuffle(ids)
-    return Grouping(ids, overlaps=random.integers(0, groups, (pairs, 2)) * 7 + 3)
+    return GroupedSet(ids, overlaps=random.integers(0, groups, (pairs, 2)) * 7 + 3)
 
 
-def dense(grouping: Grouping, indices: np.ndarray) -> np.ndarray:
-    """(M, M) whether two items' groups overlap, pair by pair."""
-    overlap = {frozenset(pair) for pair in grouping.overlaps.tolist()}
-    groups = grouping.groups[indices].tolist()
+def dense(data: GroupedSet, indices: np.ndarray) -> np.ndarray:
+    """Return whether the groups of two items overlap, (M, M), pair by pair."""
+    overlap = {frozenset(pair) for pair in data.overlaps.tolist()}
+    groups = data.groups[indices].tolist()
     return np.array([[frozenset((a, b)) in overlap for b in groups] for a in groups])
 
 
@@ -31,21 +31,21 @@ def expand(table: IgnoreTable) -> np.ndarray:
 
 @pytest.mark.parametrize("pairs", [0, 1, 60, 400])
 def test_tables_equal_the_dense_mask(pairs: int, device: str) -> None:
-    grouping = some_grouping(pairs)
-    tables = OverlapTables(grouping, device)
+    data = random_set(pairs)
+    tables = OverlapTables(data, device)
     for seed in range(3):
-        indices = np.random.default_rng(seed).integers(0, len(grouping), 50)  # any order, some twice
-        table = tables.ignore(indices)
+        indices = np.random.default_rng(seed).integers(0, len(data), 50)  # any order, some twice
+        table = tables.ignore_table(indices)
         table.check(50)
         assert table.table.device.type == device
-        assert len(table.table) == len(np.unique(grouping.groups[indices]))
-        np.testing.assert_array_equal(expand(table), dense(grouping, indices))
+        assert len(table.table) == len(np.unique(data.groups[indices]))
+        np.testing.assert_array_equal(expand(table), dense(data, indices))
 
 
 def test_overlapping_groups_get_no_gradient_from_each_other(device: str) -> None:
-    # Two groups alone that overlap: nothing to tell apart, so AP is 1 and flat. Without the table it is not.
-    grouping = Grouping([0, 0, 1, 1], overlaps=np.array([[1, 0]]))
-    table = OverlapTables(grouping, device).ignore(np.arange(4))
+    # Only two groups, which overlap: no negatives, so AP is 1 and its gradient 0. Without the table it is not.
+    data = GroupedSet([0, 0, 1, 1], overlaps=np.array([[1, 0]]))
+    table = OverlapTables(data, device).ignore_table(np.arange(4))
     outputs = torch.randn(4, 8).to(device).requires_grad_()
     loss = AveragePrecisionLoss("real")
     (free,) = torch.autograd.grad(loss(outputs, torch.tensor([0, 0, 1, 1])), outputs)
@@ -57,13 +57,13 @@ def test_overlapping_groups_get_no_gradient_from_each_other(device: str) -> None
 
 
 def test_loss_and_gradient_equal_those_of_the_dense_mask(device: str) -> None:
-    grouping = some_grouping(60)
-    indices = grouping.members[:80]
+    data = random_set(60)
+    indices = data.members[:80]
     outputs = torch.randn(80, 16, dtype=torch.float64, device=device, requires_grad=True)
-    groups = torch.from_numpy(grouping.groups[indices])
+    groups = torch.from_numpy(data.groups[indices])
     loss = AveragePrecisionLoss("real")
-    by_table = loss(outputs, groups, OverlapTables(grouping, device).ignore(indices))
-    by_mask = loss(outputs, groups, torch.from_numpy(dense(grouping, indices)))
+    by_table = loss(outputs, groups, OverlapTables(data, device).ignore_table(indices))
+    by_mask = loss(outputs, groups, torch.from_numpy(dense(data, indices)))
     torch.testing.assert_close(by_table, by_mask)
     torch.testing.assert_close(*(torch.autograd.grad(value, outputs)[0] for value in (by_table, by_mask)))
     assert not torch.isclose(by_table, loss(outputs, groups))
@@ -86,19 +86,19 @@ def test_two_tables_in_one_ignore_what_either_does(items: int, first: int, secon
 
 
 @pytest.mark.gpu
-def test_a_gpu_never_waits() -> None:
+def test_no_gpu_synchronisation() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    grouping = some_grouping(400)
-    tables, indices = OverlapTables(grouping, "cuda"), np.arange(60)
-    first = tables.ignore(indices)
+    data = random_set(400)
+    tables, indices = OverlapTables(data, "cuda"), np.arange(60)
+    first = tables.ignore_table(indices)
     try:
         torch.cuda.set_sync_debug_mode("error")
-        second = tables.ignore(indices)
+        second = tables.ignore_table(indices)
         both = first | second
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    np.testing.assert_array_equal(expand(both), dense(grouping, indices))
+    np.testing.assert_array_equal(expand(both), dense(data, indices))
 
 
 @pytest.mark.gpu

@@ -4,7 +4,7 @@ import torch
 
 from doap.datasets.batches import resident_frames as module
 from doap.datasets.batches.resident_frames import ResidentFrames
-from doap.datasets.batches.sampling import GroupBatches
+from doap.datasets.batches.sampling import GroupSampler
 from doap.datasets.sets.frame_set import FrameSet, encode
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
@@ -12,83 +12,83 @@ from doap.images.frames import detect_dog
 
 @pytest.fixture
 def frames(photo: np.ndarray) -> FrameSet:
-    """The same 150 frames as single photos' and as still views', the latter in another photo."""
-    found = detect_dog(photo, 150)
-    twice = np.concatenate([found, found])
-    which = np.repeat([0, 1], len(found))
+    """Return a set of the same 150 frames twice: of a single photo, and of a static view in another photo."""
+    detected = detect_dog(photo, 150)
+    twice = np.concatenate([detected, detected])
+    which = np.repeat([0, 1], len(detected))
     return FrameSet([encode(photo), encode(photo)], ["a", "b"], which, twice, np.arange(300), which, which)
 
 
-def likeness(drawn: np.ndarray, plain: np.ndarray) -> np.ndarray:
-    a, b = (x.reshape(len(x), -1).astype(float) for x in (drawn, plain))
+def correlation(sampled: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    a, b = (x.reshape(len(x), -1).astype(float) for x in (sampled, plain))
     a, b = (x - x.mean(1, keepdims=True) for x in (a, b))
     return (a * b).sum(1) / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1)
 
 
-def test_drawn_patches_are_views_of_their_frames(frames: FrameSet, photo: np.ndarray, device: str) -> None:
+def test_sampled_patches_are_views_of_their_frames(frames: FrameSet, photo: np.ndarray, device: str) -> None:
     source = ResidentFrames(frames, device)
     random = torch.Generator(device).manual_seed(0)
-    drawn = source.draw(np.arange(300), random)
-    assert (drawn.shape, drawn.dtype, drawn.device.type) == ((300, 32, 32), torch.uint8, device)
+    sampled = source.take(np.arange(300), random)
+    assert (sampled.shape, sampled.dtype, sampled.device.type) == ((300, 32, 32), torch.uint8, device)
     plain = extract_patches(photo, frames.frames, 32, 12.0)
-    own = likeness(drawn.cpu().numpy(), plain)
-    other = likeness(drawn.cpu().numpy(), np.roll(plain, 7, axis=0))
+    own = correlation(sampled.cpu().numpy(), plain)
+    other = correlation(sampled.cpu().numpy(), np.roll(plain, 7, axis=0))
     assert np.median(own) > 0.7 > 0.3 > np.median(np.abs(other))
-    # Photos that differ by themselves are disturbed less.
+    # Static views are jittered less.
     assert own[150:].mean() > own[:150].mean() + 0.05
 
 
-def test_one_item_drawn_twice_gives_two_views_and_a_seed_the_same_ones(frames: FrameSet, device: str) -> None:
+def test_a_repeated_item_gives_two_views_and_the_seed_determines_them(frames: FrameSet, device: str) -> None:
     source = ResidentFrames(frames, device, size=24)
     indices = np.repeat(np.arange(0, 300, 10), 2)
-    first, again, other = (source.draw(indices, torch.Generator(device).manual_seed(s)) for s in (1, 1, 2))
+    first, again, other = (source.take(indices, torch.Generator(device).manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     different = (first[::2] != first[1::2]).flatten(1).any(1)
-    assert different.float().mean() > 0.6  # both may be drawn undisturbed
+    assert different.float().mean() > 0.6  # both may be undisturbed
 
 
-def test_plain_patches_are_those_of_the_plain_cutter(frames: FrameSet, photo: np.ndarray, device: str) -> None:
-    plain = ResidentFrames(frames, device).plain(np.arange(300)).cpu().numpy().astype(int)
+def test_undisturbed_patches_equal_those_of_extract_patches(frames: FrameSet, photo: np.ndarray, device: str) -> None:
+    plain = ResidentFrames(frames, device).take_undisturbed(np.arange(300)).cpu().numpy().astype(int)
     assert np.abs(plain - extract_patches(photo, frames.frames, 32, 12.0)).max() <= 1
 
 
 def test_jitter_moves_patches_and_leaves_the_light(frames: FrameSet, photo: np.ndarray, device: str) -> None:
     source = ResidentFrames(frames, device)
     plain = extract_patches(photo, frames.frames, 32, 12.0)
-    still, moved, more = (
-        likeness(
-            source.draw(np.arange(300), torch.Generator(device).manual_seed(0), jitter=factor).cpu().numpy(), plain
+    static, moved, more = (
+        correlation(
+            source.take(np.arange(300), torch.Generator(device).manual_seed(0), jitter=factor).cpu().numpy(), plain
         )
         for factor in (0.0, 1.0, 2.0)
     )
-    assert np.median(still) > 0.95  # light alone, which all but cancels
-    assert still.mean() > moved.mean() + 0.05 > more.mean() + 0.1
+    assert np.median(static) > 0.95  # light alone, which nearly cancels
+    assert static.mean() > moved.mean() + 0.05 > more.mean() + 0.1
 
 
 def test_samplers_make_groups_of_single_frames(frames: FrameSet) -> None:
-    (batch,) = GroupBatches(frames, 1200, seed=0, views=4).batches(0)
+    (batch,) = GroupSampler(frames, 1200, seed=0, views_per_group=4).batches(0)
     groups = frames.groups[batch].reshape(-1, 4)
     assert (groups == groups[:, :1]).all()
     assert len(np.unique(groups)) == 300
 
 
 def test_a_part_holds_only_its_photos(frames: FrameSet) -> None:
-    whole, part = ResidentFrames(frames), ResidentFrames(frames.part(frames.photos == 1))
+    whole, part = ResidentFrames(frames), ResidentFrames(frames.select(frames.photos == 1))
     assert len(part._atlas) == 1
-    of_whole = whole.draw(np.array([160, 170]), torch.Generator().manual_seed(0))
-    assert torch.equal(of_whole, part.draw(np.array([10, 20]), torch.Generator().manual_seed(0)))
+    of_whole = whole.take(np.array([160, 170]), torch.Generator().manual_seed(0))
+    assert torch.equal(of_whole, part.take(np.array([10, 20]), torch.Generator().manual_seed(0)))
 
 
 def test_patches_seen_closer_are_those_of_a_smaller_extent(
     frames: FrameSet, photo: np.ndarray, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Undisturbed ones equal those of the plain cutter, each read at the pyramid level of its own extent."""
-    monkeypatch.setattr(module, "STRONGEST", dict.fromkeys(module.STRONGEST, 0))
+    """Undisturbed patches equal those of `extract_patches`, each read at the pyramid level of its own extent."""
+    monkeypatch.setattr(module, "MAX_LEVEL", dict.fromkeys(module.MAX_LEVEL, 0))
     octaves = np.tile([0.0, 0.5, 1.0, 2.0], 75)
     zooms = torch.from_numpy(octaves).float().to(device)
-    drawn = ResidentFrames(frames, device).draw(np.arange(300), torch.Generator(device), zooms).cpu().numpy()
+    sampled = ResidentFrames(frames, device).take(np.arange(300), torch.Generator(device), zooms).cpu().numpy()
     for octave in np.unique(octaves):
-        chosen = octaves == octave
-        expected = extract_patches(photo, frames.frames[chosen], 32, 12.0 / 2**octave).astype(int)
-        assert np.abs(drawn[chosen] - expected).max() <= 1
+        rows = octaves == octave
+        expected = extract_patches(photo, frames.frames[rows], 32, 12.0 / 2**octave).astype(int)
+        assert np.abs(sampled[rows] - expected).max() <= 1

@@ -17,23 +17,23 @@ def saved(tmp_path: Path) -> PatchSet:
 
 
 @pytest.mark.parametrize("limit", [None, 0])
-def test_draws_what_the_set_holds(
+def test_patches_are_those_of_the_set(
     saved: PatchSet, device: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resident, "CHUNK", 64)
-    loaded: list[int] = []
-    patches = ResidentPatches(saved, device, limit=limit, progress=loaded.append)
-    assert patches.resident == (limit is None)
-    assert sum(loaded) == (300 if limit is None else 0)
+    monkeypatch.setattr(resident, "CHUNK_SIZE", 64)
+    loaded: list[tuple[int, int]] = []
+    patches = ResidentPatches(saved, device, limit=limit, progress=lambda *done: loaded.append(done))
+    assert patches.is_resident == (limit is None)
+    assert loaded == ([(64, 300), (128, 300), (192, 300), (256, 300), (300, 300)] if limit is None else [])
     indices = np.random.default_rng(1).integers(0, 300, 500)
-    drawn = patches.draw(indices)
-    assert drawn.device.type == device
-    assert drawn.dtype == torch.uint8
-    np.testing.assert_array_equal(drawn.cpu().numpy(), saved.take(indices))
+    taken = patches.take(indices)
+    assert taken.device.type == device
+    assert taken.dtype == torch.uint8
+    np.testing.assert_array_equal(taken.cpu().numpy(), saved.take(indices))
 
 
 def area_average(patch: np.ndarray, size: int) -> np.ndarray:
-    """By brute force: the patch in pixels so fine that new and old ones both hold whole numbers of them."""
+    """Average by brute force, in pixels so fine that new and old pixels consist of whole numbers of them."""
     fine = np.kron(patch.astype(float), np.ones((size, size)))
     return fine.reshape(size, len(patch), size, len(patch)).mean((1, 3))
 
@@ -42,15 +42,15 @@ def area_average(patch: np.ndarray, size: int) -> np.ndarray:
 @pytest.mark.parametrize("size", [4, 3])
 def test_resizing_averages_areas(saved: PatchSet, device: str, limit: int | None, size: int) -> None:
     patches = ResidentPatches(saved, device, size, limit)
-    drawn = patches.draw(np.arange(20)).cpu().numpy()
-    assert drawn.shape == (20, size, size)
+    taken = patches.take(np.arange(20)).cpu().numpy()
+    assert taken.shape == (20, size, size)
     expected = np.stack([area_average(p, size) for p in saved.take(np.arange(20))])
-    assert np.abs(drawn - expected).max() < 0.501
+    assert np.abs(taken - expected).max() < 0.501
 
 
 def test_the_limit_is_in_bytes_after_resizing(saved: PatchSet) -> None:
-    assert ResidentPatches(saved, size=4, limit=300 * 16).resident
-    assert not ResidentPatches(saved, size=4, limit=300 * 16 - 1).resident
+    assert ResidentPatches(saved, size=4, limit=300 * 16).is_resident
+    assert not ResidentPatches(saved, size=4, limit=300 * 16 - 1).is_resident
 
 
 def test_weights_sum_to_one() -> None:

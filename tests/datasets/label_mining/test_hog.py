@@ -8,7 +8,7 @@ from doap.datasets.label_mining.hog import hog
 
 
 def textbook(patch: np.ndarray) -> np.ndarray:
-    """One patch, pixel by pixel and cell by cell, from the definition: (cells, cells, 31)."""
+    """Compute the HOG of one patch from the definition, pixel by pixel and cell by cell: (cells, cells, 31)."""
     size = len(patch)
     cells = size // 8
     histogram = np.zeros((cells, cells, 18))
@@ -42,9 +42,9 @@ def textbook(patch: np.ndarray) -> np.ndarray:
 def test_equals_the_textbook(strength: float) -> None:
     patches = np.random.default_rng(0).random((3, 24, 24)).cumsum(1).cumsum(2)
     patches = (patches / patches.max() + np.random.default_rng(1).random((3, 24, 24)) * 0.1) * strength
-    found = hog(torch.from_numpy(patches))
-    assert found.shape == (3, 3, 3, 31)
-    np.testing.assert_allclose(found.numpy(), np.stack([textbook(p) for p in patches]), atol=1e-9)
+    values = hog(torch.from_numpy(patches))
+    assert values.shape == (3, 3, 3, 31)
+    np.testing.assert_allclose(values.numpy(), np.stack([textbook(p) for p in patches]), atol=1e-9)
 
 
 def test_float32_patches_of_64_have_1984_values(photo: np.ndarray) -> None:

@@ -5,7 +5,7 @@ from sklearn.cluster import KMeans
 from doap.datasets.label_mining.k_means import k_means
 
 
-def spread(points: torch.Tensor, centres: torch.Tensor, clusters: torch.Tensor) -> float:
+def inertia(points: torch.Tensor, centres: torch.Tensor, clusters: torch.Tensor) -> float:
     return float((points - centres[clusters]).square().sum())
 
 
@@ -13,9 +13,9 @@ def blobs(count: int = 12, each: int = 60) -> torch.Tensor:
     return (torch.randn(count, 1, 20) * 3 + torch.randn(count, each, 20)).flatten(0, 1)
 
 
-def test_as_good_as_a_peer() -> None:
+def test_as_good_as_scikit_learn() -> None:
     points = blobs()
-    ours = min(spread(points, *k_means(points, 12, torch.Generator().manual_seed(seed))) for seed in range(4))
+    ours = min(inertia(points, *k_means(points, 12, torch.Generator().manual_seed(seed))) for seed in range(4))
     theirs = KMeans(12, n_init=4, random_state=0).fit(points.numpy()).inertia_
     assert ours < 1.02 * theirs
 

@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from doap import AveragePrecisionLoss, DoapError, PatchSet
 from doap.datasets.label_mining.hog import hog
-from doap.datasets.label_mining.mining import MinedLabels, appearance, count_pairs, mine_labels
+from doap.datasets.label_mining.mining import MinedLabels, count_pairs, describe_appearance, mine_labels
 from doap.datasets.official.hpatches import read_strip
 
 
@@ -28,7 +28,7 @@ def stripes(count: int, angle: float, random: np.random.Generator) -> np.ndarray
 
 @pytest.fixture(scope="module")
 def patches() -> PatchSet:
-    """Two sequences of 120 patches, groups of three; kinds of stripes 0..3 in turn, of which 0 and 1 are alike."""
+    """Return two sequences of 120 patches in groups of three; stripes of kinds 0..3 in turn, 0 and 1 similar."""
     random = np.random.default_rng(0)
     angles = [0.0, 0.15, 0.8, 1.6]
     kinds = np.concatenate([stripes(60, angle, random) for angle in angles])
@@ -43,20 +43,20 @@ def mined(patches: PatchSet) -> MinedLabels:
 
 
 def dense(mined: MinedLabels, patches: PatchSet, indices: np.ndarray) -> np.ndarray:
-    """(M, M) whether two patches ignore each other, pair by pair."""
+    """Return whether two patches ignore each other, (M, M), pair by pair."""
     near, per_sequence = mined.near.numpy(), mined.near.shape[1]
     ignored = np.zeros((len(indices), len(indices)), bool)
     for row, a in enumerate(indices):
         for column, b in enumerate(indices):
             if patches.sequences[a] == patches.sequences[b]:
-                place, first = divmod(mined.clusters[a], per_sequence)
-                ignored[row, column] = near[place, first, mined.clusters[b] % per_sequence]
+                number, first = divmod(mined.clusters[a], per_sequence)
+                ignored[row, column] = near[number, first, mined.clusters[b] % per_sequence]
     return ignored
 
 
 def test_appearance_is_hog_and_pixels(photo: np.ndarray) -> None:
     patches = torch.from_numpy(photo.reshape(8, 64, 8, 64).swapaxes(1, 2).reshape(64, 64, 64).copy())
-    found = appearance(patches)
+    found = describe_appearance(patches)
     assert found.shape == (64, 2240)
     torch.testing.assert_close(found[:, :1984], hog(patches.float() / 255).flatten(1))
     small = np.stack(
@@ -67,10 +67,10 @@ def test_appearance_is_hog_and_pixels(photo: np.ndarray) -> None:
 
 @pytest.mark.parametrize("size", [32, 65])
 def test_appearance_of_any_size(size: int) -> None:
-    assert appearance(torch.randint(0, 256, (3, size, size), dtype=torch.uint8)).shape == (3, 2240)
+    assert describe_appearance(torch.randint(0, 256, (3, size, size), dtype=torch.uint8)).shape == (3, 2240)
 
 
-def test_clusters_are_the_kinds_and_the_like_ones_ignore_each_other(patches: PatchSet, mined: MinedLabels) -> None:
+def test_clusters_are_the_kinds_and_similar_ones_ignore_each_other(patches: PatchSet, mined: MinedLabels) -> None:
     kinds = patches.labels["kind"]
     for place, sequence in enumerate((5, 9)):
         here = patches.sequences == sequence
@@ -87,7 +87,7 @@ def test_clusters_are_the_kinds_and_the_like_ones_ignore_each_other(patches: Pat
 @pytest.mark.parametrize("percentile", [0.0, 37.5, 100.0])
 def test_the_threshold_is_a_percentile_of_the_distances_between_centres(patches: PatchSet, percentile: float) -> None:
     mined = mine(patches, 8, percentile, seed=3)
-    points = appearance(torch.from_numpy(patches.take(np.arange(len(patches))))).double().numpy()
+    points = describe_appearance(torch.from_numpy(patches.take(np.arange(len(patches))))).double().numpy()
     for place in range(2):
         members = [points[mined.clusters == 8 * place + k] for k in range(8)]
         distances = pdist(np.stack([m.mean(0) for m in members]))
@@ -103,7 +103,7 @@ def test_the_table_of_a_batch_equals_the_dense_mask(patches: PatchSet, mined: Mi
     random = np.random.default_rng(0)
     one_sequence = np.flatnonzero(patches.sequences == 9)
     for indices in (random.integers(0, len(patches), 50), one_sequence[:30]):
-        table = mined.ignore(indices)
+        table = mined.ignore_table(indices)
         table.check(len(indices))
         assert len(table.table) == len(np.unique(mined.clusters[indices]))
         found = table.table[table.labels][:, table.labels].numpy()
@@ -117,15 +117,15 @@ def test_groups_match_though_their_patches_ignore_their_own_cluster(patches: Pat
     outputs = torch.randn(24, 8, dtype=torch.float64, requires_grad=True)
     groups = torch.from_numpy(patches.groups[indices])
     loss = AveragePrecisionLoss("real")
-    _, has_match = loss.average_precisions(outputs, groups, mined.ignore(indices))
+    _, has_match = loss.average_precisions(outputs, groups, mined.ignore_table(indices))
     assert has_match.all()
-    by_table = loss(outputs, groups, mined.ignore(indices))
+    by_table = loss(outputs, groups, mined.ignore_table(indices))
     by_mask = loss(outputs, groups, torch.from_numpy(dense(mined, patches, indices)))
     torch.testing.assert_close(by_table, by_mask)
     torch.testing.assert_close(*(torch.autograd.grad(value, outputs)[0] for value in (by_table, by_mask)))
 
 
-def test_pairs_are_counted_right(patches: PatchSet) -> None:
+def test_pairs_are_counted_correctly(patches: PatchSet) -> None:
     mined = mine(patches, clusters=7, percentile=40, seed=1)
     distractors, ignored = count_pairs(mined, patches)
     for place, sequence in enumerate((5, 9)):
@@ -149,11 +149,11 @@ def test_the_seed_fixes_the_labels(patches: PatchSet) -> None:
 def test_sequences_with_fewer_patches_than_clusters() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
     few = PatchSet([pixels], [0, 0, 1, 1, 2], [0, 0, 0, 0, 1])
-    done: list[int] = []
-    mined = mine(few, clusters=100, progress=done.append)
-    assert done == [4, 1]
+    calls: list[tuple[int, int]] = []
+    mined = mine(few, clusters=100, progress=lambda *done: calls.append(done))
+    assert calls == [(4, 5), (5, 5)]
     assert len(np.unique(mined.clusters)) == 5
-    table = mined.ignore(np.arange(5))
+    table = mined.ignore_table(np.arange(5))
     assert table.table.diagonal().all()
     assert count_pairs(mined, few)[0].tolist()[1] == 0
 
@@ -175,7 +175,7 @@ def test_wrong_files_are_one_line(patches: PatchSet, mined: MinedLabels, tmp_pat
             mined.save(tmp_path / "mined.txt", patches)
         return
     mined.save(path, patches)
-    wanted: PatchSet = patches
+    target: PatchSet = patches
     if error == "missing":
         path.unlink()
     elif error == "text":
@@ -187,20 +187,20 @@ def test_wrong_files_are_one_line(patches: PatchSet, mined: MinedLabels, tmp_pat
     elif error == "pickled":
         np.savez(path, clusters=np.array([{}], dtype=object))
     else:
-        wanted = PatchSet(patches.shards, patches.groups // 2 * 2, patches.sequences * 0)
+        target = PatchSet(patches.shards, patches.groups // 2 * 2, patches.sequences * 0)
     with pytest.raises(DoapError, match=r"mined\.npz: ") as caught:
-        MinedLabels.load(path, wanted)
+        MinedLabels.load(path, target)
     assert "\n" not in str(caught.value)
 
 
-def test_real_patches_that_are_ignored_are_more_alike(hpatches_patches: Path) -> None:
+def test_real_patches_that_are_ignored_are_more_similar(hpatches_patches: Path) -> None:
     strips = [read_strip(hpatches_patches / "i_contruction" / f"{name}.png")[:150] for name in ("ref", "e1", "h3")]
     pixels = np.stack(strips, 1).reshape(-1, 65, 65)
     real = PatchSet([pixels], np.repeat(np.arange(150), 3))
     mined = mine(real, clusters=20)
     ignored = torch.from_numpy(dense(mined, real, np.arange(450)))
     different = torch.from_numpy(real.groups[:, None] != real.groups)
-    # By another measure than the clusters were made with: the pixels' own difference.
+    # Measured independently of the clustering: the difference of the pixels.
     values = torch.from_numpy(pixels).flatten(1).float()
     apart = torch.cdist(values, values)
     assert apart[ignored & different].mean() < 0.8 * apart[~ignored & different].mean()
@@ -215,6 +215,6 @@ def test_a_gpu_mines_and_makes_tables(patches: PatchSet, mined: MinedLabels) -> 
     np.testing.assert_array_equal(there.clusters, mined.clusters)
     assert torch.equal(there.near, mined.near)
     indices = np.random.default_rng(0).integers(0, len(patches), 50)
-    table = mined.to("cuda").ignore(indices)
+    table = mined.to("cuda").ignore_table(indices)
     assert table.table.is_cuda
-    assert torch.equal(table.table.cpu(), mined.ignore(indices).table)
+    assert torch.equal(table.table.cpu(), mined.ignore_table(indices).table)

@@ -1,4 +1,4 @@
-"""Augmentation on the device: the same flips, quarter turns and zoom for all patches of a group."""
+"""Augmentation on the device: one flip, quarter turn and zoom per group, shared by all patches of the group."""
 
 from functools import cache
 
@@ -8,58 +8,60 @@ from torch import Tensor
 SYMMETRIES = 8
 
 
-def draw_symmetries(groups: Tensor, random: torch.Generator) -> Tensor:
-    """One of the 8 symmetries of the square for each group, all equally likely.
+def sample_symmetries(groups: Tensor, random: torch.Generator) -> Tensor:
+    """Sample one of the 8 symmetries of the square per group, uniformly.
 
     Args:
-        groups: (M,) integer group of each patch, in any order; on the CPU, so that a GPU need not wait.
-        random: draws the symmetries; on the device where they are wanted.
+        groups: (M,) integer group of each patch, in any order. On the CPU, to avoid a synchronisation with the GPU.
+        random: generator on the device of the result.
 
     Returns:
         (M,) the symmetry of each patch, in 0..7.
     """
-    drawn = torch.randint(SYMMETRIES, (len(groups),), generator=random, device=random.device)
-    return drawn[_number(groups, random.device)]
+    sampled = torch.randint(SYMMETRIES, (len(groups),), generator=random, device=random.device)
+    return sampled[_group_ranks(groups, random.device)]
 
 
-def draw_zooms(groups: Tensor, most: float, random: torch.Generator) -> Tensor:
-    """How many octaves closer each group is seen, uniformly in [0, most].
+def sample_zooms(groups: Tensor, max_octaves: float, random: torch.Generator) -> Tensor:
+    """Sample the zoom of each group in octaves, uniformly in [0, max_octaves].
+
+    Patches of one point match only if they show the same extent of it, so a group shares one value.
 
     Args:
-        groups: (M,) integer group of each patch, as in `draw_symmetries`.
-        most: octaves at most; patches of one point match only if they show as much of it, so a group shares one value.
-        random: draws the values; on the device where they are wanted.
+        groups: (M,) integer group of each patch, as in `sample_symmetries`.
+        max_octaves: largest zoom.
+        random: generator on the device of the result.
 
     Returns:
         (M,) octaves of each patch.
     """
-    drawn = most * torch.rand(len(groups), generator=random, device=random.device)
-    return drawn[_number(groups, random.device)]
+    sampled = max_octaves * torch.rand(len(groups), generator=random, device=random.device)
+    return sampled[_group_ranks(groups, random.device)]
 
 
-def flip_and_turn(patches: Tensor, symmetries: Tensor) -> Tensor:
-    """Flip and turn each patch by its symmetry.
+def flip_and_rotate(patches: Tensor, symmetries: Tensor) -> Tensor:
+    """Flip and rotate each patch by its symmetry.
 
     Args:
         patches: (M, S, S) or (M, 1, S, S), of any type.
-        symmetries: (M,), see `draw_symmetries`; on the device of the patches.
+        symmetries: (M,), see `sample_symmetries`; on the device of the patches.
 
     Returns:
         New patches of the same shape and type, on the same device.
     """
-    places = _places(patches.shape[-1], patches.device)[symmetries]
-    return patches.flatten(1).gather(1, places).view(patches.shape)
+    pixels = _source_pixels(patches.shape[-1], patches.device)[symmetries]
+    return patches.flatten(1).gather(1, pixels).view(patches.shape)
 
 
-def _number(groups: Tensor, device: torch.device) -> Tensor:
-    """The place of each patch's group among the different groups, (M,)."""
-    number: Tensor = torch.unique(groups, return_inverse=True)[1]
-    return number.to(device, non_blocking=True)
+def _group_ranks(groups: Tensor, device: torch.device) -> Tensor:
+    """Return the rank of each patch's group among the distinct groups, (M,)."""
+    ranks: Tensor = torch.unique(groups, return_inverse=True)[1]
+    return ranks.to(device, non_blocking=True)
 
 
 @cache
-def _places(side: int, device: torch.device) -> Tensor:
-    """From where each pixel comes under each symmetry, (8, S · S)."""
-    plain = torch.arange(side * side, device=device).view(side, side)
-    turned = [plain.rot90(quarter) for quarter in range(4)]
-    return torch.stack([*turned, *(square.flip(0) for square in turned)]).flatten(1)
+def _source_pixels(side: int, device: torch.device) -> Tensor:
+    """Return the flat index that each pixel is read from under each symmetry, (8, S · S)."""
+    identity = torch.arange(side * side, device=device).view(side, side)
+    rotated = [identity.rot90(quarter) for quarter in range(4)]
+    return torch.stack([*rotated, *(square.flip(0) for square in rotated)]).flatten(1)

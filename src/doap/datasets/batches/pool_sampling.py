@@ -1,6 +1,6 @@
-"""Batches from few sequences or photos, whose patches are harder to tell apart (paper, "Label Mining in HPatches").
+"""Samplers that take a batch from few sequences or photos, whose patches are harder to tell apart.
 
-Interface and promises as in `sampling`.
+See the paper, "Label Mining in HPatches". Interface and determinism as in `sampling`.
 """
 
 from collections.abc import Iterator
@@ -8,146 +8,147 @@ from collections.abc import Iterator
 import numpy as np
 
 from doap.datasets.batches.sampling import GroupItems
-from doap.datasets.sets.groups import Grouping, Ids
+from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.errors import DoapError
 
 
-class SequencePairs:
-    """Two sequences a batch, equally many groups from each; an epoch visits every pair of sequences once.
+class SequencePairSampler:
+    """Two sequences per batch, with equally many groups of each; an epoch visits every pair of sequences once.
 
-    So about half of a patch's distractors are of its own sequence. The groups are drawn anew for each
-    batch, as many as fit half a list; if one sequence has fewer, both give as many as it has.
+    About half of the distractors of a patch come from its own sequence. The groups are sampled anew for each batch,
+    as many as fit half of it. If one sequence has fewer, both contribute as many as that one.
 
     Args:
-        grouping: where to draw from.
-        list_size: M, how many patches a batch holds at most; groups are never cut to fill it.
-        seed: fixes all batches.
-        views: how many items each group gives, see `GroupItems`; all it has by default.
+        data: the set to sample from.
+        batch_size: M, the maximum number of patches in a batch; groups are never cut to fill it.
+        seed: determines all batches.
+        views_per_group: number of items per group, see `GroupItems`; all items by default.
     """
 
-    def __init__(self, grouping: Grouping, list_size: int, seed: int, views: int | None = None) -> None:
-        self.list_size = list_size
+    def __init__(self, data: GroupedSet, batch_size: int, seed: int, views_per_group: int | None = None) -> None:
+        self.batch_size = batch_size
         self.seed = seed
-        self._items = items = GroupItems(grouping, views)
+        self._items = items = GroupItems(data, views_per_group)
         largest = int(items.counts[items.usable].max())
-        if largest > list_size // 2:
-            raise DoapError(f"a group of {largest} patches does not fit half a list of {list_size}; raise list_size")
-        sequences = np.unique(grouping.sequences)
-        self._pools = _Pools(items.usable, grouping.group_sequences[items.usable])
+        if largest > batch_size // 2:
+            raise DoapError(f"a group of {largest} patches does not fit half a batch of {batch_size}; raise batch_size")
+        sequences = np.unique(data.sequences)
+        self._pools = _Pools(items.usable, data.group_sequences[items.usable])
         missing = np.setdiff1d(sequences, self._pools.names)
         if len(missing):
-            name = grouping.sequence_names[missing[0]] if grouping.sequence_names else missing[0]
-            raise DoapError(f"sequence {name} has no group with a match: leave it out to draw pairs of sequences")
+            name = data.sequence_names[missing[0]] if data.sequence_names else missing[0]
+            raise DoapError(f"sequence {name} has no group with a match; remove it to sample pairs of sequences")
         if len(sequences) < 2:
-            raise DoapError("pairs of sequences need a set of two sequences or more, and this one has one")
+            raise DoapError("pairs of sequences need at least two sequences, and this set has one; use another set")
         self._pairs = np.stack(np.triu_indices(len(sequences), 1), 1)
-        # No half of a list holds more groups than this.
-        self._most = list_size // 2 // int(items.counts[items.usable].min())
+        # Upper bound of the groups in half a batch.
+        self._max_groups = batch_size // 2 // int(items.counts[items.usable].min())
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Ids]:
-        """The batches of an epoch from number `start` on, each an array of item indices, group by group."""
+        """Iterate over the batches of an epoch from position `start` on, each an array of item indices by group."""
         order = np.random.default_rng((self.seed, epoch)).permutation(len(self._pairs))
-        for number in range(start, len(order)):
-            random = np.random.default_rng((self.seed, epoch, number))
-            halves = [self._half(sequence, random) for sequence in self._pairs[order[number]]]
-            each = min(map(len, halves))
-            yield self._items.take(np.concatenate([half[:each] for half in halves]), random)
+        for position in range(start, len(order)):
+            random = np.random.default_rng((self.seed, epoch, position))
+            halves = [self._sample_half(sequence, random) for sequence in self._pairs[order[position]]]
+            count = min(map(len, halves))
+            yield self._items.take(np.concatenate([half[:count] for half in halves]), random)
 
     def count(self, epoch: int) -> int:  # noqa: ARG002 (the same for all)
-        """How many batches an epoch has: S (S - 1) / 2 for S sequences."""
+        """Return the number of batches of an epoch: S (S - 1) / 2 for S sequences."""
         return len(self._pairs)
 
-    def _half(self, sequence: int, random: np.random.Generator) -> Ids:
-        """Groups of a sequence, as many as fit half a list."""
+    def _sample_half(self, sequence: int, random: np.random.Generator) -> Ids:
+        """Sample groups of a sequence, as many as fit half a batch."""
         groups = self._pools.groups[self._pools.start[sequence] : self._pools.start[sequence + 1]]
-        drawn = random.choice(groups, min(self._most, len(groups)), replace=False)
-        fitting = np.searchsorted(np.cumsum(self._items.counts[drawn]), self.list_size // 2, side="right")
-        return drawn[:fitting]
+        sampled = random.choice(groups, min(self._max_groups, len(groups)), replace=False)
+        fitting = np.searchsorted(np.cumsum(self._items.counts[sampled]), self.batch_size // 2, side="right")
+        return sampled[:fitting]
 
 
-class PoolBatches:
-    """G groups from each of P pools a batch: hard lists for any set, from few sequences or few photos.
+class PoolSampler:
+    """G groups from each of P pools per batch: hard lists from few sequences or few photos.
 
-    An epoch shuffles each pool's groups and deals them in hands of G; a batch takes a hand from each of P
-    different pools, more often from those with more hands left. Each group comes at most once an epoch.
-    Left out, other groups in each epoch, are exactly:
+    An epoch shuffles the groups of each pool and cuts them into blocks of G. A batch takes one block from each of P
+    different pools; pools with more blocks left are more likely. Each group occurs at most once per epoch.
+    An epoch omits, with different groups each time, exactly:
 
-    - what is left of each pool after hands of G: its size modulo G, so all of a pool smaller than G;
-    - a pool's hands beyond one a batch;
-    - at most P - 1 hands more, too few for another batch.
+    - the remainder of each pool after blocks of G, its size modulo G; so all of a pool smaller than G;
+    - the blocks of a pool beyond one per batch;
+    - at most P - 1 further blocks, too few for another batch.
 
     Args:
-        grouping: where to draw from.
-        per_batch: P, the pools in a batch.
-        per_pool: G, the groups from each of them.
-        seed: fixes all batches.
-        views: how many items each group gives, see `GroupItems`; all it has by default.
-        pools: (number of groups,) integer pool of each group, in the order of `members_start`: for example
-            the photo it was seen in. The sequences by default.
+        data: the set to sample from.
+        pools_per_batch: P, the number of pools in a batch.
+        groups_per_sequence: G, the number of groups from each pool.
+        seed: determines all batches.
+        views_per_group: number of items per group, see `GroupItems`; all items by default.
+        pools: (number of groups,) integer pool of each group, in the order of `members_start`, for example its
+            photo. By default the pools are the sequences.
     """
 
     def __init__(
         self,
-        grouping: Grouping,
-        per_batch: int,
-        per_pool: int,
+        data: GroupedSet,
+        pools_per_batch: int,
+        groups_per_sequence: int,
         seed: int,
-        views: int | None = None,
+        views_per_group: int | None = None,
         pools: Ids | None = None,
     ) -> None:
-        self.per_batch = per_batch
-        self.per_pool = per_pool
+        self.pools_per_batch = pools_per_batch
+        self.groups_per_sequence = groups_per_sequence
         self.seed = seed
-        self._items = GroupItems(grouping, views)
-        pool_of_group = grouping.group_sequences if pools is None else np.asarray(pools, np.int64)
-        if pool_of_group.shape != grouping.group_sequences.shape:
+        self._items = GroupItems(data, views_per_group)
+        pool_of_group = data.group_sequences if pools is None else np.asarray(pools, np.int64)
+        if pool_of_group.shape != data.group_sequences.shape:
             raise DoapError(f"pools has shape {pool_of_group.shape}, but there are {len(self._items.counts)} groups")
         self._pool_of_group = pool_of_group
         self._sizes = np.diff(_Pools(self._items.usable, pool_of_group[self._items.usable]).start)
-        if (self._sizes >= per_pool).sum() < per_batch:
+        if (large := int((self._sizes >= groups_per_sequence).sum())) < pools_per_batch:
             raise DoapError(
-                f"{(self._sizes >= per_pool).sum()} pools have {per_pool} groups with a match, "
-                f"but a batch takes {per_batch}; lower one of the two"
+                f"{large} pools have {groups_per_sequence} groups with a match, "
+                f"but a batch takes {pools_per_batch}; lower groups_per_sequence or batch_size"
             )
-        hands = self._sizes // per_pool
-        # The most batches: a pool gives each at most one hand. From above, so that the first that fits is the most.
-        count = int(hands.sum()) // per_batch
-        while (given := int(np.minimum(hands, count).sum()) // per_batch) < count:
-            count = given
+        blocks = self._sizes // groups_per_sequence
+        # The largest number of batches if a pool gives each at most one block: decrease until it is consistent.
+        count = int(blocks.sum()) // pools_per_batch
+        while (possible := int(np.minimum(blocks, count).sum()) // pools_per_batch) < count:
+            count = possible
         self._count = count
-        self._hands = np.minimum(hands, count)
+        self._blocks = np.minimum(blocks, count)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Ids]:
-        """The batches of an epoch from number `start` on, each an array of item indices, group by group."""
+        """Iterate over the batches of an epoch from position `start` on, each an array of item indices by group."""
         random = np.random.default_rng((self.seed, epoch))
         shuffled = random.permutation(self._items.usable)
         pools = _Pools(shuffled, self._pool_of_group[shuffled])
-        dealt = np.zeros(len(self._sizes), np.int64)
-        for number, chosen in enumerate(self._deal(random)):
-            if number >= start:
-                first = pools.start[chosen] + dealt[chosen] * self.per_pool
-                groups = pools.groups[(first[:, None] + np.arange(self.per_pool)).ravel()]
-                yield self._items.take(groups, np.random.default_rng((self.seed, epoch, number)))
-            dealt[chosen] += 1
+        used = np.zeros(len(self._sizes), np.int64)
+        for position, selected in enumerate(self._sample_pools(random)):
+            if position >= start:
+                first = pools.start[selected] + used[selected] * self.groups_per_sequence
+                groups = pools.groups[(first[:, None] + np.arange(self.groups_per_sequence)).ravel()]
+                yield self._items.take(groups, np.random.default_rng((self.seed, epoch, position)))
+            used[selected] += 1
 
     def count(self, epoch: int) -> int:  # noqa: ARG002 (the same for all)
-        """How many batches an epoch has."""
+        """Return the number of batches of an epoch."""
         return self._count
 
-    def _deal(self, random: np.random.Generator) -> Iterator[Ids]:
-        """The P pools of each batch."""
-        every_hand = np.repeat(np.arange(len(self._hands)), self._hands)
-        kept = random.permutation(every_hand)[: self._count * self.per_batch]
-        left = np.bincount(kept, minlength=len(self._hands))
+    def _sample_pools(self, random: np.random.Generator) -> Iterator[Ids]:
+        """Iterate over the P pools of each batch."""
+        pool_of_block = np.repeat(np.arange(len(self._blocks)), self._blocks)
+        used = random.permutation(pool_of_block)[: self._count * self.pools_per_batch]
+        left = np.bincount(used, minlength=len(self._blocks))
         for batches_left in range(self._count, 0, -1):
-            # A race at speeds of the hands left is a draw without repeats. Whoever has a hand for each of the
-            # batches left must be in all of them; since the hands are just enough, there are never more than P.
+            # The P smallest exponential times with the blocks left as rates are a weighted sample without repetition.
+            # A pool with one block for each remaining batch must be in all of them; there are never more than P such
+            # pools, because the blocks are just enough.
             with np.errstate(divide="ignore"):
                 arrival = random.standard_exponential(len(left)) / left
             arrival[left == batches_left] = -1
-            chosen = np.argpartition(arrival, self.per_batch - 1)[: self.per_batch]
-            left[chosen] -= 1
-            yield chosen
+            selected = np.argpartition(arrival, self.pools_per_batch - 1)[: self.pools_per_batch]
+            left[selected] -= 1
+            yield selected
 
 
 class _Pools:

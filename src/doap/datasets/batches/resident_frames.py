@@ -1,6 +1,6 @@
-"""A frame set on the device: batches are cut there from the photos, with fresh jitter and light every time."""
+"""Photos of a frame set kept on the device: batches are extracted there, with new geometric and photometric jitter."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Self
@@ -9,94 +9,94 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from doap.datasets.batches.resident_patches import send
-from doap.datasets.build.cutting import SIZE
+from doap.datasets.batches.resident_patches import to_device
+from doap.datasets.build.cutting import PATCH_SIZE
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
 from doap.datasets.sets.groups import Ids
 from doap.images.atlas import Atlas
 from doap.images.extraction import average_samples, pixel_spacing, to_bytes
-from doap.images.jitter import disturb_light, jitter_frames, mixed_levels, tilted_grid
-from doap.types import Grey
+from doap.images.jitter import jitter_frames, jitter_light, mixed_levels, tilted_grid
+from doap.types import Grey, Progress, no_progress
 
-# How strongly patches are disturbed at most, by source: up to tough views where the photo shows one look of a point;
-# less where photos differ by themselves, least where they are aligned to the pixel and light alone is to be learned.
-STRONGEST = {"views": 3, "static": 1, "tracks": 2}
+# Highest jitter level by source. Single photos show one appearance of a point and are jittered up to "tough". Tracks
+# differ by themselves. Static views are aligned to the pixel and mainly teach changes of light.
+MAX_LEVEL = {"views": 3, "static": 1, "tracks": 2}
 
-# Photos that are decoded at once and wait to be put into the atlas: memory stays bounded.
-AHEAD = 64
+DECODE_BLOCK = 64  # photos decoded in parallel before they enter the atlas; bounds the memory
 
 
 class ResidentFrames:
-    """Patches of a frame set by index, cut on a device; the photos take about 4/3 byte a pixel there.
+    """Patches of a frame set by index, extracted on a device. The photos take about 4/3 byte per pixel there.
 
     Args:
         frames: the set.
-        device: where to keep the photos and to cut.
+        device: device of the photos and of the extraction.
         size: side of the patches.
-        progress: called after each photo that is decoded.
+        progress: callback, called as progress(done, total) after each decoded photo.
     """
 
     def __init__(
         self,
         frames: FrameSet,
         device: str | torch.device = "cpu",
-        size: int = SIZE,
-        progress: Callable[[], None] = lambda: None,
+        size: int = PATCH_SIZE,
+        progress: Progress = no_progress,
     ) -> None:
         self.device = torch.device(device)
         self.size = size
         self._extent = frames.extent
         used, photos = np.unique(frames.photos, return_inverse=True)
-        self._atlas = Atlas(_decoded(frames, used, progress), device)
+        self._atlas = Atlas(_decode(frames, used, progress), device)
         self._frames = torch.from_numpy(frames.frames).to(device)
         self._photos = torch.from_numpy(photos.ravel()).to(device)
-        strongest = np.array([STRONGEST[source] for source in SOURCES])[frames.sources]
-        self._levels = torch.from_numpy(strongest + 1).to(device)
+        max_levels = np.array([MAX_LEVEL[source] for source in SOURCES])[frames.sources]
+        self._level_counts = torch.from_numpy(max_levels + 1).to(device)
 
-    def sized(self, size: int) -> Self:
-        """The same frames and photos, to be cut with another side."""
+    def with_size(self, size: int) -> Self:
+        """Return a view of the same frames and photos with another patch size."""
         other = copy(self)
         other.size = size
         return other
 
-    def draw(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
-        """Cut the frames at `indices`, each disturbed at a level drawn from none to its strongest.
+    def take(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
+        """Extract the frames at `indices`, each at a jitter level sampled from 0 to the highest of its source.
 
         Args:
-            indices: (M,) places in the frame set; one that comes twice gives two different views.
-            random: on the device; fixes the views.
-            zooms: (M,) octaves by which each is seen closer: by z, a patch is the centre of the plain one, 2^-z of its
-                side, in full resolution. None by default.
-            jitter: factor of what disturbs the geometry.
+            indices: (M,) frame indices; a repeated index gives different views.
+            random: generator on the device; determines the views.
+            zooms: (M,) octaves by which each patch is magnified: with z, the patch shows the central 2^-z of the
+                side, in full resolution. No zoom by default.
+            jitter: factor of the geometric jitter.
 
         Returns:
             (M, size, size) uint8 on the device.
         """
-        chosen = send(indices, self.device)
-        chance = torch.rand(len(chosen), generator=random, device=self.device)
-        return self._views(chosen, (chance * self._levels[chosen]).long(), random, zooms, jitter)
+        items = to_device(indices, self.device)
+        uniform = torch.rand(len(items), generator=random, device=self.device)
+        return self._extract(items, (uniform * self._level_counts[items]).long(), random, zooms, jitter)
 
-    def plain(self, indices: Ids) -> Tensor:
-        """Cut the frames at `indices` undisturbed: (M, size, size) uint8 on the device."""
-        chosen = send(indices, self.device)
-        return self._views(chosen, torch.zeros_like(chosen), torch.Generator(self.device))
+    def take_undisturbed(self, indices: Ids) -> Tensor:
+        """Extract the frames at `indices` without jitter: (M, size, size) uint8 on the device."""
+        items = to_device(indices, self.device)
+        return self._extract(items, torch.zeros_like(items), torch.Generator(self.device))
 
-    def _views(
-        self, chosen: Tensor, levels: Tensor, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0
+    def _extract(
+        self, items: Tensor, levels: Tensor, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0
     ) -> Tensor:
         strength = mixed_levels(levels, jitter)
-        jittered = jitter_frames(self._frames[chosen], strength, random)
-        shown = 1.0 if zooms is None else torch.exp2(-zooms)
-        grid = tilted_grid(jittered, strength, self.size, random, shown)
-        spacing = pixel_spacing(jittered, self.size, self._extent) * shown
-        values = average_samples(self._atlas.cut(jittered, grid, self._extent, spacing, self._photos[chosen]))
-        return to_bytes(disturb_light(values, strength, random))
+        jittered = jitter_frames(self._frames[items], strength, random)
+        scale = 1.0 if zooms is None else torch.exp2(-zooms)
+        grid = tilted_grid(jittered, strength, self.size, random, scale)
+        spacing = pixel_spacing(jittered, self.size, self._extent) * scale
+        values = average_samples(self._atlas.sample(jittered, grid, self._extent, spacing, self._photos[items]))
+        return to_bytes(jitter_light(values, strength, random))
 
 
-def _decoded(frames: FrameSet, numbers: Ids, progress: Callable[[], None]) -> Iterator[Grey]:
-    """The photos, decoded by all cores, a few dozen ahead."""
+def _decode(frames: FrameSet, photos: Ids, progress: Progress) -> Iterator[Grey]:
+    """Decode photos with a thread pool, block by block."""
     with ThreadPoolExecutor() as pool:
-        for start in range(0, len(numbers), AHEAD):
-            for photo in pool.map(frames.picture, numbers[start : start + AHEAD].tolist()):
+        for start in range(0, len(photos), DECODE_BLOCK):
+            block = pool.map(frames.read_photo, photos[start : start + DECODE_BLOCK].tolist())
+            for done, photo in enumerate(block, start + 1):
                 yield photo
-                progress()
+                progress(done, len(photos))

@@ -1,6 +1,5 @@
-"""A patch set's pixels on the device, so that a batch costs a gather and nothing crosses the bus."""
+"""Pixels of a patch set kept on the device, so that a batch is a gather without a copy over the bus."""
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,33 +9,38 @@ from torch import Tensor
 
 from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
+from doap.types import Progress, no_progress
 
-CHUNK = 8192
-CPU_LIMIT = 2 << 30
+CHUNK_SIZE = 8192  # patches loaded per step
+CPU_LIMIT = 2 << 30  # bytes
 
 
 class PatchSource(Protocol):
-    """Patches by index on a device: of a patch set, or cut afresh from a frame set."""
+    """Patches on a device by index: those of a patch set, or views of a frame set."""
 
-    def draw(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
-        """(M, S, S) uint8 on the device.
+    def take(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
+        """Return the patches at `indices`, (M, S, S) uint8 on the device.
 
-        `random` decides what is drawn afresh, `zooms` how much closer it is seen, `jitter` how much it is moved.
+        Args:
+            indices: (M,) item indices.
+            random: generator on the device; determines the views of a frame set.
+            zooms: (M,) octaves by which each patch is magnified; frame sets only.
+            jitter: factor of the geometric jitter; frame sets only.
         """
 
 
 class ResidentPatches:
-    """Patches of a set by index, on a device.
+    """Patches of a patch set on a device, by index.
 
-    Sets that are too large stay memory-mapped, and each batch is copied, on a GPU through pinned memory.
+    Sets larger than the limit stay memory-mapped; their batches are copied, to a GPU through pinned memory.
 
     Args:
         patches: the set.
-        device: where the patches are wanted.
-        size: side to resize them to, by averaging over areas; their own by default.
-        limit: keep the set on the device if its pixels, resized, take at most so many bytes. By default half
-            of what is free on a GPU, and 2 GiB on a CPU.
-        progress: called with how many more patches are loaded.
+        device: device of the patches.
+        size: side to resize them to by area averaging; their own by default.
+        limit: keep the set on the device if its resized pixels take at most this many bytes. By default half of
+            the free memory of a GPU, and 2 GiB on the CPU.
+        progress: callback, called as progress(done, total) while patches are loaded.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class ResidentPatches:
         device: str | torch.device = "cpu",
         size: int | None = None,
         limit: int | None = None,
-        progress: Callable[[int], None] = lambda _count: None,
+        progress: Progress = no_progress,
     ) -> None:
         self.device = torch.device(device)
         self.size = size or patches.size
@@ -56,45 +60,45 @@ class ResidentPatches:
         self._pixels: Tensor | None = None
         if needed <= (default_limit(self.device) if limit is None else limit):
             self._pixels = torch.empty(len(patches), self.size, self.size, dtype=torch.uint8, device=self.device)
-            for start in range(0, len(patches), CHUNK):
-                indices = np.arange(start, min(start + CHUNK, len(patches)))
-                self._pixels[start : start + CHUNK] = self._load(indices)
-                progress(len(indices))
+            for start in range(0, len(patches), CHUNK_SIZE):
+                end = min(start + CHUNK_SIZE, len(patches))
+                self._pixels[start:end] = self._load(np.arange(start, end))
+                progress(end, len(patches))
 
     @property
-    def resident(self) -> bool:
+    def is_resident(self) -> bool:
         """Whether all pixels are on the device."""
         return self._pixels is not None
 
-    def draw(
+    def take(
         self,
         indices: Ids,
-        random: torch.Generator | None = None,  # noqa: ARG002 (see `PatchSource`: nothing is drawn afresh)
+        random: torch.Generator | None = None,  # noqa: ARG002 (see `PatchSource`: nothing is random here)
         zooms: Tensor | None = None,  # noqa: ARG002
         jitter: float = 1.0,  # noqa: ARG002
     ) -> Tensor:
-        """The patches at `indices`, in that order: (M, S, S) uint8 on the device."""
+        """Return the patches at `indices`, in that order: (M, S, S) uint8 on the device."""
         if self._pixels is None:
             return self._load(indices)
-        return self._pixels[send(indices, self.device)]
+        return self._pixels[to_device(indices, self.device)]
 
     def _load(self, indices: Ids) -> Tensor:
-        taken = send(self._patches.take(indices), self.device)
+        pixels = to_device(self._patches.take(indices), self.device)
         if self._weights is None:
-            return taken
-        return (self._weights @ taken.float() @ self._weights.T).round().to(torch.uint8)
+            return pixels
+        return (self._weights @ pixels.float() @ self._weights.T).round().to(torch.uint8)
 
 
-def send(array: NDArray[Any], device: torch.device) -> Tensor:
-    """An array on a device; to a GPU through pinned memory, so that neither waits for the other."""
+def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Copy an array to a device; to a GPU asynchronously, through pinned memory."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def area_weights(size: int, smaller: int) -> Tensor:
-    """(smaller, size) weights that average over areas: row i is how much of each pixel lies in the i-th of the new.
+    """Return (smaller, size) weights of area averaging: entry (i, j) is the fraction of new pixel i covered by j.
 
-    Each row sums to 1. Applied to rows and columns, every pixel of the larger patch counts as much as its area.
+    Each row sums to 1. Apply them to rows and columns to resize a patch.
     """
     edges = torch.arange(smaller + 1, dtype=torch.float64) * size / smaller
     pixels = torch.arange(size, dtype=torch.float64)
@@ -103,5 +107,5 @@ def area_weights(size: int, smaller: int) -> Tensor:
 
 
 def default_limit(device: torch.device) -> int:
-    """How many bytes of pixels to keep on a device."""
+    """Return the most bytes of pixels to keep on a device."""
     return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else CPU_LIMIT

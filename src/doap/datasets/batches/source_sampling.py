@@ -1,7 +1,7 @@
-"""Batches of a frame set in which each source, views, static images and tracks, has a share of its own.
+"""Sampler for frame sets that weights the sources: views of single photos, static views and tracks.
 
-Single photos give most groups of a set, and photos that differ in light and viewpoint by themselves few: shares give
-these a weight. Interface and promises as in `sampling`.
+Single photos give most groups of a set, and photos that differ in light and viewpoint by themselves give few; weights
+balance them. Interface and determinism as in `sampling`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,96 +16,103 @@ from doap.errors import DoapError
 
 
 class SourceSampler:
-    """G groups from each of P pools a batch; a pool is what a sequence has of one source.
+    """G groups from each of P pools per batch; a pool is the groups of one sequence that have the same source.
 
-    Everything is drawn anew for each batch: how many pools each source gives, P times its share on average and never
-    off by a whole one; which, without repeating one, each with a chance in proportion to its groups; and which of their
-    groups. A source that has fewer pools than its share takes gives all it has, and the others fill up by theirs. An
-    epoch has as many batches as all groups of the set would fill, whatever the shares.
+    Each batch is sampled independently: the number of pools of each source, on average P times its normalised weight
+    and always rounded up or down from it; the pools, without repetition and with probability proportional to their
+    number of groups; and the groups of each pool. A source with fewer pools than its weight demands contributes all
+    of them, and the others fill up by their weights. An epoch has as many batches as all groups of the set would
+    fill, whatever the weights.
 
     Args:
-        frames: where to draw from.
-        per_batch: P, the pools in a batch.
-        per_pool: G, the groups from each of them; smaller pools are left out.
-        seed: fixes all batches.
-        views: how many items each group gives, see `GroupItems`.
-        shares: of the pools of a batch, by source; in any unit.
+        frames: the set to sample from.
+        pools_per_batch: P, the number of pools in a batch.
+        groups_per_sequence: G, the number of groups from each pool; smaller pools are skipped.
+        seed: determines all batches.
+        views_per_group: number of items per group, see `GroupItems`.
+        source_weights: relative number of pools in a batch, by source.
 
     Raises:
-        DoapError: if there are not P pools of all sources that have a share.
+        DoapError: if the sources with a positive weight have fewer than P pools.
     """
 
     def __init__(
-        self, frames: FrameSet, per_batch: int, per_pool: int, seed: int, views: int, shares: Mapping[Source, float]
+        self,
+        frames: FrameSet,
+        pools_per_batch: int,
+        groups_per_sequence: int,
+        seed: int,
+        views_per_group: int,
+        source_weights: Mapping[Source, float],
     ) -> None:
-        self.per_batch, self.per_pool, self.seed = per_batch, per_pool, seed
-        self._items = GroupItems(frames, views)
-        self._count = max(1, len(self._items.usable) // (per_batch * per_pool))
-        # Each source's pools, and the chance of each of them to be drawn first.
+        self.pools_per_batch, self.groups_per_sequence, self.seed = pools_per_batch, groups_per_sequence, seed
+        self._items = GroupItems(frames, views_per_group)
+        self._count = max(1, len(self._items.usable) // (pools_per_batch * groups_per_sequence))
         source_of_group = frames.sources[frames.members[frames.members_start[:-1]]]
         self._pools = [self._pools_of(frames, source_of_group == source) for source in range(len(SOURCES))]
-        self._chances = [_in_proportion([len(pool) for pool in pools]) for pools in self._pools]
-        asked = np.array([shares.get(source, 0.0) for source in SOURCES])
-        room = np.array([len(pools) for pools in self._pools]) * (asked > 0)
-        if room.sum() < per_batch:
+        self._probabilities = [_normalise([len(pool) for pool in pools]) for pools in self._pools]
+        weights = np.array([source_weights.get(source, 0.0) for source in SOURCES])
+        available = np.array([len(pools) for pools in self._pools]) * (weights > 0)
+        if available.sum() < pools_per_batch:
             raise DoapError(
-                f"{room.sum()} sequences have {per_pool} groups of {' or '.join(shares)}, and a batch takes "
-                f"{per_batch} such; give shares to more sources, or lower per_pool or list_size"
+                f"{available.sum()} sequences have {groups_per_sequence} groups of {' or '.join(source_weights)}, but "
+                f"a batch takes {pools_per_batch}; add sources to source_weights, or lower groups_per_sequence or "
+                "batch_size"
             )
-        self._ends = np.cumsum(_deal(per_batch, asked, room))
+        self._ends = np.cumsum(_allocate(pools_per_batch, weights, available))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Ids]:
-        """The batches of an epoch from number `start` on, each an array of item indices, group by group."""
-        for number in range(start, self._count):
-            random = np.random.default_rng((self.seed, epoch, number))
-            drawn = [
-                random.choice(pool, self.per_pool, replace=False)
-                for source, count in enumerate(self._counts(random))
-                for pool in self._some(source, count, random)
+        """Iterate over the batches of an epoch from position `start` on, each an array of item indices by group."""
+        for position in range(start, self._count):
+            random = np.random.default_rng((self.seed, epoch, position))
+            groups = [
+                random.choice(pool, self.groups_per_sequence, replace=False)
+                for source, count in enumerate(self._sample_counts(random))
+                for pool in self._sample_pools(source, count, random)
             ]
-            yield self._items.take(np.concatenate(drawn), random)
+            yield self._items.take(np.concatenate(groups), random)
 
     def count(self, epoch: int) -> int:  # noqa: ARG002 (the same for all)
-        """How many batches an epoch has."""
+        """Return the number of batches of an epoch."""
         return self._count
 
-    def _counts(self, random: np.random.Generator) -> Ids:
-        """How many pools of each source: those of P points, 1 apart, that fall into its part of [0, P]."""
-        reached: Ids = np.floor(self._ends + random.random()).astype(np.int64).clip(max=self.per_batch)
-        reached[-1] = self.per_batch
-        counts: Ids = np.diff(reached, prepend=0)
+    def _sample_counts(self, random: np.random.Generator) -> Ids:
+        """Sample the number of pools of each source: systematic sampling, P points 1 apart with a random offset."""
+        bounds: Ids = np.floor(self._ends + random.random()).astype(np.int64).clip(max=self.pools_per_batch)
+        bounds[-1] = self.pools_per_batch
+        counts: Ids = np.diff(bounds, prepend=0)
         return counts
 
-    def _some(self, source: int, count: int, random: np.random.Generator) -> list[Ids]:
-        """So many different pools of a source, the larger more often."""
+    def _sample_pools(self, source: int, count: int, random: np.random.Generator) -> list[Ids]:
+        """Sample different pools of a source, with probability proportional to their size."""
         if not count:
             return []
         pools = self._pools[source]
-        return [pools[place] for place in random.choice(len(pools), count, replace=False, p=self._chances[source])]
+        return [pools[i] for i in random.choice(len(pools), count, replace=False, p=self._probabilities[source])]
 
-    def _pools_of(self, frames: FrameSet, chosen: NDArray[np.bool_]) -> list[Ids]:
-        """The groups of each sequence among those chosen."""
-        groups = self._items.usable[chosen[self._items.usable]]
+    def _pools_of(self, frames: FrameSet, is_selected: NDArray[np.bool_]) -> list[Ids]:
+        """Return the usable groups of each sequence among the selected groups."""
+        groups = self._items.usable[is_selected[self._items.usable]]
         order = groups[np.argsort(frames.group_sequences[groups], kind="stable")]
         cuts = np.flatnonzero(np.diff(frames.group_sequences[order])) + 1
-        return [pool for pool in np.split(order, cuts) if len(pool) >= self.per_pool]
+        return [pool for pool in np.split(order, cuts) if len(pool) >= self.groups_per_sequence]
 
 
-def _deal(total: int, asked: NDArray[np.float64], room: Ids) -> NDArray[np.float64]:
-    """How much of a total each gets, in proportion to what it asks; none more than its room, which is enough for all.
+def _allocate(total: int, weights: NDArray[np.float64], available: Ids) -> NDArray[np.float64]:
+    """Divide a total in proportion to weights, with no share above what is available; enough is available in all.
 
     Example:
-        >>> _deal(16, np.array([1.0, 1.0, 2.0]), np.array([100, 100, 3])).tolist()
+        >>> _allocate(16, np.array([1.0, 1.0, 2.0]), np.array([100, 100, 3])).tolist()
         [6.5, 6.5, 3.0]
     """
-    dealt = np.zeros(len(asked))
-    while (left := total - dealt.sum()) > 1e-9:
-        open_ = asked * (dealt < room)
-        dealt = np.minimum(dealt + left * open_ / open_.sum(), room)
-    return dealt
+    allocated = np.zeros(len(weights))
+    while (left := total - allocated.sum()) > 1e-9:
+        open_weights = weights * (allocated < available)
+        allocated = np.minimum(allocated + left * open_weights / open_weights.sum(), available)
+    return allocated
 
 
-def _in_proportion(sizes: list[int]) -> NDArray[np.float64]:
-    """Chances that sum to 1."""
-    chances: NDArray[np.float64] = np.array(sizes, np.float64) / max(1, sum(sizes))
-    return chances
+def _normalise(sizes: list[int]) -> NDArray[np.float64]:
+    """Return probabilities proportional to sizes."""
+    probabilities: NDArray[np.float64] = np.array(sizes, np.float64) / max(1, sum(sizes))
+    return probabilities

@@ -1,6 +1,5 @@
-"""From a frame set to a patch set: pixels cut once and for all."""
+"""Extraction of a patch set from a frame set, once for all epochs."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,81 +11,82 @@ from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.writer import PatchSetWriter, write_patch_set
 from doap.images.extraction import Pyramid, extract_patches
 from doap.images.jitter import LEVELS, jittered_views
+from doap.types import Progress, no_progress
 
-SIZE = 32
-VIEWS = 4
+PATCH_SIZE = 32  # pixels
+VIEWS_PER_GROUP = 4
 
 
 def cut_patches(
     frames: FrameSet,
     path: Path,
-    size: int = SIZE,
-    views: int = VIEWS,
+    size: int = PATCH_SIZE,
+    views_per_group: int = VIEWS_PER_GROUP,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = no_progress,
 ) -> None:
-    """Cut every frame of a frame set once as it is, and small groups again under jittered views.
+    """Extract every frame of a frame set once without jitter, and jittered views of small groups.
 
-    A group of fewer than `views` frames is filled up with easy, hard and tough views of them, in turn: a group of
-    one frame becomes one undisturbed patch and a view of each level. The label "level" says which: 0 undisturbed,
-    then 1, 2, 3. "photo" and "source" are those of the frame set, and every patch keeps its frame.
+    A group of fewer than `views_per_group` frames is filled up with easy, hard and tough views of them, in turn: a
+    group of one frame becomes one undisturbed patch and one view per level. The label "level" is 0 for undisturbed
+    patches, then 1, 2, 3. The labels "photo" and "source" are those of the frame set, and every patch keeps its frame.
 
     Args:
-        frames: what to cut.
+        frames: the frame set.
         path: the patch set to write.
         size: side of the patches in pixels.
-        views: patches a group at least.
-        seed: fixes the views.
-        progress: told the photos done, and how many there are.
+        views_per_group: minimum number of patches per group.
+        seed: determines the views.
+        progress: callback, called as progress(done, total) with numbers of photos.
     """
     with write_patch_set(path, size, frames.sequence_names, frames.extent) as writer:
-        append_cuts(frames, writer, views, seed, progress)
+        append_patches(frames, writer, views_per_group, seed, progress)
 
 
-def append_cuts(
-    frames: FrameSet, writer: PatchSetWriter, views: int, seed: int, progress: Callable[[int, int], None]
+def append_patches(
+    frames: FrameSet, writer: PatchSetWriter, views_per_group: int, seed: int, progress: Progress
 ) -> None:
-    """Cut into a patch set that is being written; arguments as `cut_patches`."""
+    """Extract patches into an open patch set; arguments as in `cut_patches`."""
     writer.photo_names, writer.overlaps = frames.photo_names, frames.overlaps
-    items, levels = _plan(frames, views)
+    items, levels = _plan(frames, views_per_group)
     order = np.argsort(frames.photos[items], kind="stable")
     photos, starts = np.unique(frames.photos[items[order]], return_index=True)
-    for done, (photo, here) in enumerate(zip(photos, np.split(order, starts[1:]), strict=True), 1):
-        cut, at = items[here], levels[here]
+    for done, (photo, rows) in enumerate(zip(photos, np.split(order, starts[1:]), strict=True), 1):
+        selected = items[rows]
         writer.append(
-            _cut_photo(frames, int(photo), cut, at, writer.size, seed),
-            frames.groups[cut],
-            frames.sequences[cut],
-            frames.frames[cut],
-            photo=frames.photos[cut],
-            source=frames.sources[cut],
-            level=at,
+            _cut_photo(frames, int(photo), selected, levels[rows], writer.size, seed),
+            frames.groups[selected],
+            frames.sequences[selected],
+            frames.frames[selected],
+            photo=frames.photos[selected],
+            source=frames.sources[selected],
+            level=levels[rows],
         )
         progress(done, len(photos))
 
 
-def _plan(frames: FrameSet, views: int) -> tuple[Ids, Ids]:
-    """Which frames to cut and at which level, level by level: two arrays (P,)."""
+def _plan(frames: FrameSet, views_per_group: int) -> tuple[Ids, Ids]:
+    """Return the frames to extract and their levels, level by level: two arrays (P,)."""
     sizes = np.diff(frames.members_start)
     items, levels = [frames.members], [np.zeros(len(frames), np.int64)]
-    for extra in range(views - 1):
-        lacking = np.flatnonzero(sizes + extra < views)
-        # The extra patches of a group go round its members, and the levels go round too.
-        items.append(frames.members[frames.members_start[lacking] + extra % sizes[lacking]])
-        levels.append(np.full(len(lacking), 1 + extra % len(LEVELS)))
+    for extra in range(views_per_group - 1):
+        incomplete = np.flatnonzero(sizes + extra < views_per_group)
+        # The extra patches of a group cycle through its members and through the levels.
+        items.append(frames.members[frames.members_start[incomplete] + extra % sizes[incomplete]])
+        levels.append(np.full(len(incomplete), 1 + extra % len(LEVELS)))
     return np.concatenate(items), np.concatenate(levels)
 
 
 def _cut_photo(frames: FrameSet, photo: int, items: Ids, levels: Ids, size: int, seed: int) -> NDArray[np.uint8]:
-    pyramid = Pyramid(frames.picture(photo))
+    pyramid = Pyramid(frames.read_photo(photo))
     random = torch.Generator().manual_seed(seed + photo)
     patches = np.empty((len(items), size, size), np.uint8)
     for level in np.unique(levels):
-        at = levels == level
-        shown = frames.frames[items[at]]
-        patches[at] = (
-            extract_patches(pyramid, shown, size, frames.extent)
+        rows = levels == level
+        at_level = frames.frames[items[rows]]
+        patches[rows] = (
+            extract_patches(pyramid, at_level, size, frames.extent)
             if level == 0
-            else jittered_views(pyramid, shown, list(LEVELS)[level - 1], size, frames.extent, random).numpy()
+            else jittered_views(pyramid, at_level, list(LEVELS)[level - 1], size, frames.extent, random).numpy()
         )
     return patches

@@ -1,1 +1,1 @@
-"""Label mining: ignore look-alike patches of one sequence (paper, section 4.2 and appendix C)."""
+"""Label mining: similar patches of one sequence ignore each other (paper, section 4.2 and appendix C)."""

@@ -1,9 +1,11 @@
-"""Histograms of oriented gradients, in the variant of UoCTTI that VLFeat makes by default: 31 values a cell.
+"""Histograms of oriented gradients in the UoCTTI variant, VLFeat's default: 31 values per cell.
 
-Gradients are central differences, of the pixels that have both neighbours. Each votes, by its length, for
-the nearest of 18 directed orientations k π / 9, measured clockwise from the x axis, and bilinearly for the
-four nearest cells. With u = h_k + h_{k+9} the undirected histogram of a cell and the four blocks of 2 x 2
-cells that hold it, repeated at the border,
+Written by hand because scikit-image and OpenCV implement only the variant of Dalal and Triggs.
+
+Gradients are central differences of the pixels that have both neighbours. Each gradient votes with its length for
+the nearest of 18 directed orientations k π / 9, measured clockwise from the x axis, and bilinearly for the four
+nearest cells. With u = h_k + h_{k+9}, the undirected histogram of a cell, and the four blocks of 2 x 2 cells that
+contain the cell, replicated at the border,
 
     f_b = 1 / √(Σ_{cell ∈ b} |u|² + 10⁻⁴)                       for each block b
     ½ Σ_b min(f_b h_k, 0.2), k = 0..17,   ½ Σ_b min(f_b u_k, 0.2), k = 0..8      27 orientations
@@ -17,16 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 ORIENTATIONS = 9
-VALUES = 3 * ORIENTATIONS + 4
 CELL = 8
 
 
 def hog(patches: Tensor) -> Tensor:
-    """Describe every cell of 8 x 8 pixels of each patch.
+    """Compute the HOG descriptor of every cell of 8 x 8 pixels of each patch.
 
     Args:
-        patches: (N, S, S) floats in [0, 1], S a multiple of 8. The 10⁻⁴ of the blocks' norms takes them for
-            such: in smaller units even strong edges would fade.
+        patches: (N, S, S) floats in [0, 1], S a multiple of 8. The 10⁻⁴ in the norm of a block assumes this range;
+            smaller values would be suppressed.
 
     Returns:
         (N, S / 8, S / 8, 31), 0 for a flat patch.
@@ -46,26 +47,26 @@ def hog(patches: Tensor) -> Tensor:
 
 
 def _directed(patches: Tensor) -> Tensor:
-    """(N, S, S) to the histograms of directed orientations, (N, 18, cells, cells)."""
-    across = patches[:, 1:-1, 2:] - patches[:, 1:-1, :-2]
-    down = patches[:, 2:, 1:-1] - patches[:, :-2, 1:-1]
-    length = (across.square() + down.square()).sqrt()
-    orientation = _nearest_orientation(across, down)
-    share = _cell_shares(patches)
-    votes = [share @ torch.where(orientation == k, length, 0) @ share.T for k in range(2 * ORIENTATIONS)]
+    """Return the histograms of directed orientations of (N, S, S) patches, (N, 18, cells, cells)."""
+    dx = patches[:, 1:-1, 2:] - patches[:, 1:-1, :-2]
+    dy = patches[:, 2:, 1:-1] - patches[:, :-2, 1:-1]
+    length = (dx.square() + dy.square()).sqrt()
+    orientation = _nearest_orientation(dx, dy)
+    weights = _cell_weights(patches)
+    votes = [weights @ torch.where(orientation == k, length, 0) @ weights.T for k in range(2 * ORIENTATIONS)]
     return torch.stack(votes, 1)
 
 
-def _nearest_orientation(across: Tensor, down: Tensor) -> Tensor:
-    """Which of 18 orientations is nearest to each gradient; of the two of a vertical one, that at 80 or 260 degrees."""
-    turns = torch.atan2(down, across) * (ORIENTATIONS / math.pi)
-    # Tilted by a hair, so that rounding does not decide where vertical gradients, of which there are many, go.
+def _nearest_orientation(dx: Tensor, dy: Tensor) -> Tensor:
+    """Return the nearest of 18 orientations of each gradient; a vertical one, a tie, goes to 80 or 260 degrees."""
+    turns = torch.atan2(dy, dx) * (ORIENTATIONS / math.pi)
+    # The offset keeps rounding from deciding the ties of vertical gradients, which are frequent.
     return (turns - (0.5 + 2e-6)).ceil_().remainder_(2 * ORIENTATIONS).to(torch.uint8)
 
 
-def _cell_shares(patches: Tensor) -> Tensor:
-    """(cells, S - 2): the share that each inner pixel of a row gives to each cell, linear in their distance."""
+def _cell_weights(patches: Tensor) -> Tensor:
+    """Return the weights (cells, S - 2) of each inner pixel of a row in each cell, linear in their distance."""
     size = patches.shape[-1]
-    place = (torch.arange(1, size - 1, dtype=patches.dtype, device=patches.device) + 0.5) / CELL - 0.5
+    position = (torch.arange(1, size - 1, dtype=patches.dtype, device=patches.device) + 0.5) / CELL - 0.5
     cells = torch.arange(size // CELL, dtype=patches.dtype, device=patches.device)
-    return (1 - (place - cells[:, None]).abs()).clamp(min=0)
+    return (1 - (position - cells[:, None]).abs()).clamp(min=0)
