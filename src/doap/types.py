@@ -24,6 +24,9 @@ Descriptors = NDArray[Any]
 Homography = NDArray[np.float64]
 """A homography, (3, 3) float64."""
 
+Geometry = Literal["fundamental", "homography"]
+"""Geometry that relates two images: any scene, or a plane (or a rotating camera)."""
+
 Progress = Callable[[int, int], None]
 """Callback of long work: `progress(done, total)`."""
 

@@ -1,5 +1,7 @@
-"""Image to features to matches."""
+"""Image to features to matches: the API of users."""
 
-from doap.features.features import Features, FrameDescriber, Matches, PatchDescriber, detect_and_describe, match
+from doap.features.describing import FrameDescriber, ModelDescriber, detect_and_describe
+from doap.features.features import Features
+from doap.features.matching import Matches, match
 
-__all__ = ["Features", "FrameDescriber", "Matches", "PatchDescriber", "detect_and_describe", "match"]
+__all__ = ["Features", "FrameDescriber", "Matches", "ModelDescriber", "detect_and_describe", "match"]

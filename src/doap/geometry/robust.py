@@ -1,34 +1,33 @@
-"""Robust geometry: which matches agree on one fundamental matrix or homography."""
+"""Robust estimation of a fundamental matrix or homography from matches, with an a-contrario test."""
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Geometry = Literal["fundamental", "homography"]
+from doap.types import Geometry
 
-# Points that fix the model, and degrees of freedom left to a further point: distance to a line, or to a point.
-SAMPLE = {"fundamental": 7, "homography": 4}
+SAMPLE_SIZE = {"fundamental": 7, "homography": 4}  # points that determine the model
 CONFIDENCE = 0.9999
-ITERATIONS = 20_000
+MAX_ITERATIONS = 20_000
+MAX_LOG_NFA = -3.0  # a model is accepted below this
 
 
 @dataclass(frozen=True)
-class Verified:
-    """The geometry of an image pair.
+class Verification:
+    """The estimated geometry of an image pair.
 
     Attributes:
-        matrix: 3x3, or None where the matches do not agree on one.
-        inliers: (P,) bool, all False where there is no matrix.
-        log_chance: log10 of how many such agreements to expect among as many random matches.
+        matrix: (3, 3), or None if no geometry was accepted.
+        inliers: (P,) bool, all False without a matrix.
+        log_nfa: log10 of the number of false alarms; see `log_false_alarms`.
     """
 
     matrix: NDArray[np.float64] | None
     inliers: NDArray[np.bool_]
-    log_chance: float
+    log_nfa: float
 
 
 def verify(
@@ -37,59 +36,59 @@ def verify(
     size: tuple[int, int],
     geometry: Geometry = "fundamental",
     threshold: float = 1.5,
-) -> Verified:
-    """Fit a geometry to matched points by OpenCV's USAC (MAGSAC++), and refuse it if chance explains it.
+) -> Verification:
+    """Fit a geometry to matched points with OpenCV's USAC (MAGSAC++), and reject it if chance explains it.
 
-    Among many wrong matches some always agree. The number of false alarms (Moisan and Stival, 2004) says
-    how many agreements as large one would expect by chance; only where that is under one in a thousand
-    is the geometry accepted.
+    Among many wrong matches, some always agree. The number of false alarms (Moisan and Stival, 2004) is the expected
+    number of agreements of this size among random matches. The geometry is accepted if it is below 1e-3.
 
     Args:
-        first: (P, 2) points (x, y) in one image.
-        second: (P, 2) their matches in the other.
+        first: (P, 2) points (x, y) in the first image.
+        second: (P, 2) matching points in the second image.
         size: (height, width) of the second image.
-        threshold: pixels an inlier may lie off its epipolar line or its predicted place.
+        geometry: the model to fit.
+        threshold: maximum distance in pixels of an inlier from its epipolar line or its predicted position.
     """
     count = len(first)
-    nothing = Verified(None, np.zeros(count, bool), 0.0)
-    if count <= SAMPLE[geometry]:
-        return nothing
+    rejected = Verification(None, np.zeros(count, bool), 0.0)
+    if count <= SAMPLE_SIZE[geometry]:
+        return rejected
     a, b = (np.ascontiguousarray(p, np.float64) for p in (first, second))
     try:
         if geometry == "fundamental":
-            matrix, mask = cv2.findFundamentalMat(a, b, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS)
+            matrix, mask = cv2.findFundamentalMat(a, b, cv2.USAC_MAGSAC, threshold, CONFIDENCE, MAX_ITERATIONS)
         else:
             matrix, mask = cv2.findHomography(
-                a, b, cv2.USAC_MAGSAC, threshold, maxIters=ITERATIONS, confidence=CONFIDENCE
+                a, b, cv2.USAC_MAGSAC, threshold, maxIters=MAX_ITERATIONS, confidence=CONFIDENCE
             )
-    except cv2.error:  # raised for degenerate points instead of an empty answer
-        return nothing
+    except cv2.error:  # raised for some degenerate points instead of returning None
+        return rejected
     if matrix is None or matrix.shape != (3, 3) or mask is None:
-        return nothing
+        return rejected
     inliers = mask.ravel().astype(bool)
-    # A point matched many times over is one witness, not many.
-    witnesses = len(np.unique(np.hstack([a, b])[inliers].round(), axis=0))
-    chance = log_false_alarms(count, witnesses, size, geometry, threshold)
-    return Verified(np.asarray(matrix, np.float64), inliers, chance) if chance < -3 else nothing
+    # Several matches of the same two points are not independent: they count once.
+    independent = len(np.unique(np.hstack([a, b])[inliers].round(), axis=0))
+    log_nfa = log_false_alarms(count, independent, size, geometry, threshold)
+    return Verification(np.asarray(matrix, np.float64), inliers, log_nfa) if log_nfa < MAX_LOG_NFA else rejected
 
 
 def log_false_alarms(matches: int, inliers: int, size: tuple[int, int], geometry: Geometry, threshold: float) -> float:
-    """log10 NFA = log10 [(n - s) C(n, k) C(k, s) pᵏ⁻ˢ] for k inliers of n matches, s points fixing the model.
+    """Compute log10 NFA = log10 [(n - s) C(n, k) C(k, s) pᵏ⁻ˢ] for k inliers among n matches.
 
-    p is the probability that a random point of the image lies within the threshold: in a band along a
-    line through it (fundamental), or in a disc (homography).
+    s is the number of points that determine the model. p is the probability that a random point of the image lies
+    within the threshold: in a band along a line across the image (fundamental), or in a disc (homography).
     """
-    needed = SAMPLE[geometry]
-    if inliers <= needed:
+    sample = SAMPLE_SIZE[geometry]
+    if inliers <= sample:
         return 0.0
     height, width = size
-    reach = 2 * threshold * math.hypot(height, width) if geometry == "fundamental" else math.pi * threshold**2
-    p = min(1.0, reach / (height * width))
+    area = 2 * threshold * math.hypot(height, width) if geometry == "fundamental" else math.pi * threshold**2
+    p = min(1.0, area / (height * width))
     return (
-        math.log10(matches - needed)
+        math.log10(matches - sample)
         + _log_choose(matches, inliers)
-        + _log_choose(inliers, needed)
-        + (inliers - needed) * math.log10(p)
+        + _log_choose(inliers, sample)
+        + (inliers - sample) * math.log10(p)
     )
 
 

@@ -1,0 +1,164 @@
+"""Pictures of matches, drawn with OpenCV and Pillow."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from doap.errors import DoapError
+from doap.files import atomic_file
+from doap.types import Grey
+
+Points = NDArray[np.floating]
+Picture = NDArray[np.uint8]
+"""An RGB picture, (H, W, 3) uint8."""
+
+FORMATS = (".png", ".jpg", ".jpeg", ".pdf")
+MAX_LINES = 150  # more hide the images
+CORRECT, WRONG = (0x1A, 0x98, 0x50), (0xD7, 0x30, 0x27)
+
+GAP = 10  # pixels between the images
+TITLE_HEIGHT = 34
+TITLE_SIZE = 18
+MIN_WIDTH, MAX_WIDTH = 1200, 2400  # pictures outside are scaled: small images up, large ones down
+LINE_OPACITY = 0.6
+DOT_RADIUS = 2.5
+SUBPIXEL_BITS = 4  # OpenCV's fixed-point coordinates
+
+
+def check_picture_format(path: Path) -> None:
+    """Raise a `DoapError` if `draw_matches` cannot write this file format."""
+    if path.suffix.lower() not in FORMATS:
+        raise DoapError(f"{path}: figures are written as .png, .jpg or .pdf")
+
+
+def draw_matches(
+    first: Grey,
+    second: Grey,
+    first_points: Points,
+    second_points: Points,
+    title: str,
+    path: Path,
+    correct: NDArray[np.bool_] | None = None,
+) -> None:
+    """Write a picture of matches, atomically; see `render_matches`.
+
+    Args:
+        first: First image.
+        second: Second image.
+        first_points: (P, 2) matched points (x, y) in the first image.
+        second_points: (P, 2) matched points (x, y) in the second image.
+        title: Text above the images.
+        path: File to write: .png, .jpg or .pdf.
+        correct: (P,) bool, which matches are correct, where ground truth is available.
+
+    Raises:
+        DoapError: If the format is not supported.
+    """
+    check_picture_format(path)
+    picture = Image.fromarray(render_matches(first, second, first_points, second_points, title, correct))
+    with atomic_file(path) as temporary:
+        picture.save(temporary)
+
+
+def render_matches(
+    first: Grey,
+    second: Grey,
+    first_points: Points,
+    second_points: Points,
+    title: str,
+    correct: NDArray[np.bool_] | None = None,
+) -> Picture:
+    """Draw two images side by side, a dot at every matched point, and lines between at most 150 matches.
+
+    The lines are evenly spread over the first image. Without ground truth, colours follow the height in the first
+    image; with it, correct matches are green and wrong ones red. Small images are enlarged and large ones reduced, so
+    that the picture is 1,200 to 2,400 pixels wide.
+
+    Args:
+        first: First image.
+        second: Second image.
+        first_points: (P, 2) matched points (x, y) in the first image.
+        second_points: (P, 2) matched points (x, y) in the second image.
+        title: Text above the images.
+        correct: (P,) bool, which matches are correct, where ground truth is available.
+
+    Returns:
+        (H, W, 3) uint8 RGB picture.
+    """
+    width = first.shape[1] + second.shape[1]
+    scale = float(np.clip(width, MIN_WIDTH - GAP, MAX_WIDTH - GAP)) / width
+    images = [_resize(image, scale) for image in (first, second)]
+    corners = [(0, TITLE_HEIGHT), (images[0].shape[1] + GAP, TITLE_HEIGHT)]
+    picture = _canvas(images, corners)
+    # A pixel centre (x, y) of the image is ((x + 0.5) scale - 0.5) in the resized one.
+    ends = [
+        (np.asarray(points, np.float64).reshape(-1, 2) + 0.5) * scale - 0.5 + corner
+        for points, corner in zip((first_points, second_points), corners, strict=True)
+    ]
+    heights = np.asarray(first_points, np.float64).reshape(-1, 2)[:, 1]
+    colours = _rainbow(heights) if correct is None else np.where(correct[:, None], CORRECT, WRONG)
+    _draw_lines(picture, *ends, colours, np.argsort(heights)[:: max(1, -(-len(heights) // MAX_LINES))])
+    for points in ends:
+        for point, colour in zip(points, colours, strict=True):
+            cv2.circle(picture, _fixed(point), round(DOT_RADIUS * 2**SUBPIXEL_BITS), _scalar(colour), cv2.FILLED,
+                       cv2.LINE_AA, SUBPIXEL_BITS)  # fmt: skip
+    return _write_title(picture, title)
+
+
+def _resize(image: Grey, scale: float) -> Grey:
+    if scale == 1:
+        return image
+    size = round(image.shape[1] * scale), round(image.shape[0] * scale)
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC), np.uint8)
+
+
+def _canvas(images: list[Grey], corners: list[tuple[int, int]]) -> Picture:
+    """Paste grey images with these top left corners (x, y) on a white RGB picture."""
+    height = max(y + image.shape[0] for image, (_, y) in zip(images, corners, strict=True))
+    width = max(x + image.shape[1] for image, (x, _) in zip(images, corners, strict=True))
+    picture = np.full((height, width, 3), 255, np.uint8)
+    for image, (x, y) in zip(images, corners, strict=True):
+        picture[y : y + image.shape[0], x : x + image.shape[1]] = image[:, :, None]
+    return picture
+
+
+def _draw_lines(
+    picture: Picture, first: Points, second: Points, colours: NDArray[np.integer], indices: NDArray[np.int64]
+) -> None:
+    """Draw half-transparent, anti-aliased lines between some of the points, in place."""
+    layer = picture.copy()
+    for index in indices:
+        ends = _fixed(first[index]), _fixed(second[index])
+        cv2.line(layer, *ends, _scalar(colours[index]), 1, cv2.LINE_AA, SUBPIXEL_BITS)
+    cv2.addWeighted(layer, LINE_OPACITY, picture, 1 - LINE_OPACITY, 0, dst=picture)
+
+
+def _rainbow(values: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Map values, from the smallest to the largest, to RGB colours of the turbo colour map, (P, 3)."""
+    if not len(values):
+        return np.zeros((0, 3), np.uint8)
+    levels = np.round(255 * (values - values.min()) / max(float(np.ptp(values)), 1e-9)).astype(np.uint8)
+    return np.asarray(cv2.applyColorMap(levels[:, None], cv2.COLORMAP_TURBO)[:, 0, ::-1], np.uint8)
+
+
+def _write_title(picture: Picture, title: str) -> Picture:
+    """Write a line of text at the top left, smaller where the picture is too narrow for it."""
+    canvas = Image.fromarray(picture)
+    draw, room = ImageDraw.Draw(canvas), picture.shape[1] - 2 * GAP
+    length = draw.textlength(title, ImageFont.load_default(TITLE_SIZE))
+    font = ImageFont.load_default(TITLE_SIZE * min(1.0, room / max(length, 1.0)))
+    draw.text((GAP, TITLE_HEIGHT / 2), title, fill="black", font=font, anchor="lm")
+    return np.asarray(canvas)
+
+
+def _fixed(point: NDArray[np.float64]) -> tuple[int, int]:
+    x, y = np.round(point * 2**SUBPIXEL_BITS)
+    return int(x), int(y)
+
+
+def _scalar(colour: NDArray[np.integer]) -> tuple[int, int, int]:
+    red, green, blue = colour.tolist()
+    return red, green, blue
