@@ -5,12 +5,14 @@ import pytest
 from PIL import Image
 
 import doap
+from doap import networks
 from doap.demo import page, photos
 from doap.demo import run as study
 from doap.demo.page import verdict, write_page
 from doap.demo.run import Progress, run_study
 from doap.evaluation.image_pairs import warped
-from doap.evaluation.image_pairs.warped import summarise
+from doap.evaluation.image_pairs.scoring import score_all
+from doap.evaluation.image_pairs.warped import mean_scores
 from doap.features import ModelDescriber
 from doap.networks import registry
 from doap.networks.inference import optimize_for_inference
@@ -38,7 +40,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         with_extents(shelf / f"{name}.safetensors", name)
     with_extents(shelf / f"{BETTER}.safetensors", BETTER, dog=8.5)
     monkeypatch.setattr(registry, "WEIGHTS_FOLDER", shelf)
-    monkeypatch.setattr(registry, "DEFAULT_MODEL", BETTER)
+    monkeypatch.setattr(networks, "DEFAULT_MODEL", BETTER)
     recipes = {
         name: Recipe(kind=recipe.kind, dimensions=32, width=2, batch_size=128, epochs=2)
         for name, recipe in study.RECIPES.items()
@@ -60,7 +62,7 @@ def test_the_demo_ends_with_a_page_whose_numbers_are_the_studys(tmp_path: Path) 
     assert len(steps) == 4
     assert max(shares) == pytest.approx(1.0)
     text = write_page(done, tmp_path / "demo", 61.0).read_text()
-    rows = summarise(done.scores)
+    rows = mean_scores(done.scores)
     assert {row["descriptor"] for row in rows} == {
         "SIFT", "RootSIFT", BETTER, *study.RECIPES, *(f"{name} untrained" for name in study.RECIPES),
     }  # fmt: skip
@@ -81,9 +83,14 @@ def test_the_demo_ends_with_a_page_whose_numbers_are_the_studys(tmp_path: Path) 
 def check_the_shipped_one(done: study.Study, text: str) -> None:
     """It is judged as it describes by itself, shown as ours, and it is the default, which matches the stereo pair."""
     assert done.shipped == [BETTER]
-    own = [score.average_precision for score in done.scores if score.descriptor == BETTER]
-    alone = warped.evaluate(done.pairs, [ModelDescriber(optimize_for_inference(doap.load(BETTER)))])
-    assert own == [score.average_precision for score in alone]
+    own = [row["ap"] for row in done.scores if row["descriptor"] == BETTER]
+    alone = score_all(
+        done.pairs,
+        len(done.pairs),
+        [ModelDescriber(optimize_for_inference(doap.load(BETTER)))],
+        score=warped.score_warped,
+    )
+    assert own == [row["ap"] for row in alone]
     assert {features.model for features in done.stereo_features} == {BETTER}
     assert f"<tr class=ours><td>{BETTER}</td>" in text
     assert f"Shipped with doap: {BETTER}." in text
@@ -94,7 +101,7 @@ def check_the_shipped_one(done: study.Study, text: str) -> None:
 def test_the_verdict_says_which_way_the_numbers_fell(tmp_path: Path) -> None:
     done = run_study(tmp_path / "demo", Progress(lambda _step: None, lambda _share, _loss: None))
     said = verdict(done)
-    rows = {row["descriptor"]: float(row["mAP"]) for row in summarise(done.scores)}
+    rows = {row["descriptor"]: float(row["mAP"]) for row in mean_scores(done.scores)}
     for name in study.RECIPES:
         side = "above" if rows[name] >= rows["SIFT"] else "below"
         assert f"{abs(rows[name] - rows['SIFT']):.1f} {side} SIFT" in said

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import console, say, say_overlaps, score_table, training_bar
-from doap.demo.page import verdict, write_page
+from doap.cli.console import say, say_overlaps, training_bar
+from doap.cli.eval_options import print_table
+from doap.demo.page import score_table, verdict, write_page
 from doap.demo.run import Progress, run_study
-from doap.evaluation.image_pairs.warped import summarise
 
 EXAMPLE = "Example: doap demo -o out/demo"
 
@@ -27,18 +27,18 @@ def demo(
     """
     start = time.monotonic()
     with training_bar() as bar:
-        task = bar.add_task("", total=1.0, news="")
+        task = bar.add_task("", total=1.0, status="")
 
         def begin(step: str) -> None:
             say(f"[{time.monotonic() - start:4.0f} s] {step}")
-            bar.reset(task, description=step, news="")
+            bar.reset(task, description=step, status="")
 
         def so_far(done: float, loss: float) -> None:
-            bar.update(task, completed=done, news="" if math.isnan(loss) else f"loss {loss:.3f}")
+            bar.update(task, completed=done, status="" if math.isnan(loss) else f"loss {loss:.3f}")
 
         study = run_study(output, Progress(begin, so_far))
     say_overlaps()
     page = write_page(study, output, time.monotonic() - start)
-    console.print(score_table(summarise(study.scores)))
+    print_table(score_table(study))
     say(verdict(study))
     say(f"{time.monotonic() - start:.0f} s in all; the page: {page}")

@@ -10,10 +10,12 @@ import torch
 from doap.demo import photos
 from doap.demo.run import COPIES, KEYPOINTS, RECIPES, Study
 from doap.evaluation.harness import figures
+from doap.evaluation.harness.table import Row, Table
 from doap.evaluation.image_pairs import warped
 from doap.features.drawing import draw_matches
 from doap.files import write_text
-from doap.images.jitter import LEVELS, measured_overlap
+from doap.images.jitter import LEVELS, measure_overlap
+from doap.training.curves import draw_losses
 from doap.training.log import read_losses
 from doap.version import __version__
 
@@ -28,8 +30,8 @@ figcaption { color: #555 } figure { margin: 1em 0 }
 
 def write_page(study: Study, folder: Path, seconds: float) -> Path:
     """Draw the figures and write index.html; returns its path."""
-    figures.draw_losses({name: read_losses(run) for name, run in study.runs.items()}, folder / "loss.png")
-    figures.draw_bars(warped.summarise(study.scores), folder / "scores.png")
+    draw_losses({name: read_losses(run) for name, run in study.runs.items()}, folder / "loss.png")
+    figures.draw_bars(warped.mean_scores(study.scores), folder / "scores.png")
     figures.draw_lists(study.example.queries, study.example.lists, folder / "lists.png")
     figures.draw_groups(_some_groups(study), ["plain", *LEVELS], folder / "groups.png")
     _draw_stereo(study, folder / "matches.png")
@@ -40,7 +42,7 @@ def write_page(study: Study, folder: Path, seconds: float) -> Path:
 
 def verdict(study: Study) -> str:
     """What the numbers say, in two sentences, whichever way they fell."""
-    rows = {str(row["descriptor"]): float(row["mAP"]) for row in warped.summarise(study.scores)}
+    rows = {str(row["descriptor"]): float(row["mAP"]) for row in warped.mean_scores(study.scores)}
     sentences = []
     for name in RECIPES:
         peers = ", ".join(
@@ -55,8 +57,8 @@ def verdict(study: Study) -> str:
 
 def _html(study: Study, seconds: float) -> str:
     real, binary = RECIPES.values()
-    overlaps = ", ".join(f"{level} {measured_overlap(level):.2f}" for level in LEVELS)
-    correspondences = np.mean([pair.correspondences().any(1).sum() for pair in study.pairs])
+    overlaps = ", ".join(f"{level} {measure_overlap(level):.2f}" for level in LEVELS)
+    correspondences = np.mean([warped.correspondence_matrix(pair).any(1).sum() for pair in study.pairs])
     matches = study.stereo_matches
     body = f"""
 <h1>Descriptors trained by Average Precision</h1>
@@ -83,7 +85,7 @@ A stereo pair that was never trained on, matched by {html.escape(study.stereo_fe
 <h2>What a query ranks first, before and after</h2>
 <figure><img src="lists.png" alt="ranked lists"><figcaption>
 Four patches of <i>{html.escape(study.pairs[0].name.split("/")[0])}</i>, drawn at random, and what each ranks
-first among all {len(study.pairs[0].copy_frames)} patches of a warped copy. Green: the same point. Before: the
+first among all {len(study.pairs[0].second.frames)} patches of a warped copy. Green: the same point. Before: the
 network as initialised. "rank" is that of the first right one.</figcaption></figure>
 
 <h2>The training</h2>
@@ -107,14 +109,25 @@ Groups of the training set: a point seen plainly, and under jittered views. Fram
     )
 
 
+def score_table(study: Study) -> Table:
+    """Return mAP, correct neighbours and descriptor size, best mAP first."""
+    rows = []
+    for row in warped.mean_scores(study.scores):
+        name = str(row["descriptor"])
+        rows.append(Row((name, f"{row['mAP']:.1f}", f"{row['correct neighbours']:.1f}", str(study.bytes[name]))))
+    return Table(("descriptor", "mAP %", "correct neighbours %", "bytes"), tuple(rows))
+
+
 def _table(study: Study) -> str:
     ours = {*RECIPES, *study.shipped}
+    table = score_table(study)
+    heads = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
     rows = "".join(
-        f"<tr{' class=ours' if row['descriptor'] in ours else ''}><td>{html.escape(str(row['descriptor']))}</td>"
-        f"<td>{row['mAP']:.1f}</td><td>{row['right neighbours']:.1f}</td><td>{row['bytes']}</td></tr>"
-        for row in warped.summarise(study.scores)
+        f"<tr{' class=ours' if row.cells[0] in ours else ''}>"
+        f"{''.join(f'<td>{html.escape(cell)}</td>' for cell in row.cells)}</tr>"
+        for row in table.rows
     )
-    return f"<table><tr><th>descriptor</th><th>mAP %</th><th>right neighbours %</th><th>bytes</th></tr>{rows}</table>"
+    return f"<table><tr>{heads}</tr>{rows}</table>"
 
 
 def _whence(study: Study) -> str:

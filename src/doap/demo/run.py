@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from doap import networks
 from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.build.cutting import cut_patches
 from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import photos
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import open_methods
+from doap.evaluation.harness.result import Score
 from doap.evaluation.image_pairs import warped
-from doap.evaluation.image_pairs.warped import Pair, Score
+from doap.evaluation.image_pairs.scoring import ImagePair, score_all
 from doap.features import Features, FrameDescriber, Matches, ModelDescriber, detect_and_describe, match
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
@@ -28,7 +30,7 @@ from doap.networks.card import Origin
 from doap.networks.descriptor import Descriptor, to_input
 from doap.training.log import Status
 from doap.training.recipe import Recipe
-from doap.training.run_folder import Source
+from doap.training.run_folder import DataSpec
 from doap.training.trainer import train
 from doap.types import Grey
 
@@ -83,7 +85,8 @@ class Study:
     runs: dict[str, Path]
     shipped: list[str]
     scores: list[Score]
-    pairs: list[Pair]
+    bytes: dict[str, int]
+    pairs: list[ImagePair]
     example: Example
     stereo: tuple[Grey, Grey]
     stereo_features: tuple[Features, Features]
@@ -100,19 +103,19 @@ def run_study(folder: Path, progress: Progress) -> Study:
     trained = {}
     for name, recipe in RECIPES.items():
         progress.begin(f"training {name} ({recipe.kind})")
-        trained[name] = train(recipe, patches, runs[name], name, source=Source(DATA), progress=progress.training)
+        trained[name] = train(recipe, patches, runs[name], name, source=DataSpec(DATA), progress=progress.training)
     shipped = [name for name in registry.list_models() if name not in RECIPES]
-    pairs, scores = _judge([*trained.values(), *untrained.values()], shipped, folder / "descriptors", progress)
+    pairs, scores, sizes = _judge([*trained.values(), *untrained.values()], shipped, folder / "descriptors", progress)
     for name, descriptor in trained.items():
         path = runs[name] / "weights.safetensors"
         registry.save(descriptor, path, RECIPES[name].architecture, _origin(name, scores))
     real = next(iter(RECIPES))
     stereo = read_grey(photos.STEREO[0]), read_grey(photos.STEREO[1])
-    default = registry.load(registry.DEFAULT_MODEL)
+    default = registry.load(networks.DEFAULT_MODEL)
     features = detect_and_describe(stereo[0], default), detect_and_describe(stereo[1], default)
     before_after = {"before": untrained[real], "after": trained[real]}
     example = _rank(pairs[0], before_after)
-    return Study(patches, runs, shipped, scores, pairs, example, stereo, features, match(*features))
+    return Study(patches, runs, shipped, scores, sizes, pairs, example, stereo, features, match(*features))
 
 
 def _cut(path: Path, progress: Progress) -> PatchSet:
@@ -141,7 +144,7 @@ def _untrained(name: str, recipe: Recipe, patches: PatchSet) -> Descriptor:
 
 def _judge(
     models: list[Descriptor], shipped: list[str], kept: Path, progress: Progress
-) -> tuple[list[Pair], list[Score]]:
+) -> tuple[list[ImagePair], list[Score], dict[str, int]]:
     """Match held-out photos with models, with shipped ones by name, and with SIFT; `kept` is for descriptors."""
     progress.begin("matching photos never trained on")
     pairs = [
@@ -153,17 +156,20 @@ def _judge(
     describers += [Sift(), Sift(root=True)]
     if shipped:  # of the paper's width: each photo is described once, and in the fastest mode
         describers += open_methods(shipped, cache=DescriptorCache(kept), detector=warped.DETECTOR)
-    return pairs, warped.evaluate(pairs, describers, progress.counting(len(pairs) * len(describers)))
+    view = pairs[0].first
+    sizes = {d.name: int(d.describe_frames(view.image, view.frames[:1]).nbytes) for d in describers}
+    count = progress.counting(len(pairs) * len(describers))
+    return pairs, score_all(pairs, len(pairs), describers, count, warped.score_warped), sizes
 
 
 def _origin(name: str, scores: list[Score]) -> Origin:
     """What the card of a trained model says."""
-    row = next(row for row in warped.summarise(scores) if row["descriptor"] == name)
+    row = next(row for row in warped.mean_scores(scores) if row["descriptor"] == name)
     return Origin(
         licence="Apache-2.0",
         data=DATA,
         recipe=RECIPES[name].model_dump(),
-        figures={f"doap demo, {key} %": round(float(row[key]), 1) for key in ("mAP", "right neighbours")},
+        figures={f"doap demo, {key} %": round(float(row[key]), 1) for key in ("mAP", "correct neighbours")},
         notes={
             "command": "doap demo",
             "frames": "DoG",
@@ -172,20 +178,21 @@ def _origin(name: str, scores: list[Score]) -> Origin:
     )
 
 
-def _rank(pair: Pair, models: dict[str, Descriptor], queries: int = 4, shown: int = 10) -> Example:
+def _rank(pair: ImagePair, models: dict[str, Descriptor], queries: int = 4, shown: int = 10) -> Example:
     """Rank the patches of a copy for a few queries, drawn at random among those that have a counterpart."""
-    true = pair.correspondences()
+    true = warped.correspondence_matrix(pair)
     answerable = np.flatnonzero(true.any(1))
     chosen = np.sort(np.random.default_rng(0).choice(answerable, queries, replace=False))
     model = next(iter(models.values()))
-    candidates = extract_patches(pair.copy, pair.copy_frames, model.input_size, model.extent)
+    candidates = extract_patches(pair.second.image, pair.second.frames, model.input_size, model.extent)
     lists = {}
     for name, descriptor in models.items():
         describer = ModelDescriber(descriptor)
-        first = describer.describe_frames(pair.photo, pair.photo_frames[chosen])
-        second = describer.describe_frames(pair.copy, pair.copy_frames)
+        first = describer.describe_frames(pair.first.image, pair.first.frames[chosen])
+        second = describer.describe_frames(pair.second.image, pair.second.frames)
         order = np.argsort(-(first @ second.T), axis=1, kind="stable")
         right = np.take_along_axis(true[chosen], order, axis=1)
         ranks = [int(rank) + 1 for rank in right.argmax(1)]
         lists[name] = candidates[order[:, :shown]], right[:, :shown], ranks
-    return Example(extract_patches(pair.photo, pair.photo_frames[chosen], model.input_size, model.extent), lists)
+    queried = extract_patches(pair.first.image, pair.first.frames[chosen], model.input_size, model.extent)
+    return Example(queried, lists)

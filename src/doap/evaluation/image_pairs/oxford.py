@@ -1,30 +1,87 @@
 """Image matching in the Oxford sequences: detection, extraction, description and matching, as in the paper.
 
-A sequence is six images; the first is matched with each of the others. `image_pairs.score` says what is measured on a
-pair, `correspondences` what is right. AP of a sequence is the mean over its five pairs, mAP the mean over sequences.
+A sequence has six images; the first is matched with each of the others. `scoring` defines the measures of a pair,
+`correspondences` which matches are correct. AP of a sequence is the mean over its five pairs, mAP the mean over
+sequences.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import ClassVar
 
 from doap.datasets.official.image_sequences import find_sequences
 from doap.datasets.sets.image_pairs import PairFiles, sequence_pairs
 from doap.errors import DoapError
-from doap.evaluation.harness.result import Score
+from doap.evaluation.harness.methods import Method
+from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.table import Table
+from doap.evaluation.image_pairs import correspondences
+from doap.evaluation.image_pairs.oxford_figure import draw_oxford
+from doap.evaluation.image_pairs.reading import PairReader
+from doap.evaluation.image_pairs.scoring import score_all
+from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES
+from doap.evaluation.image_pairs.tables import compare_all, oxford_tables
+from doap.evaluation.metrics import significance
+from doap.types import StepProgress, no_step_progress
 
-# The paper says six and names graf and boat. Our reading: each kind of change (blur, zoom with rotation, viewpoint on a
-# plane twice, light, compression) without the two sequences of natural texture.
-PAPER_SEQUENCES = ("bikes", "boat", "graf", "leuven", "ubc", "wall")
 PAPER_DETECTOR, PAPER_EXTENT = "harris-affine", 3.0
 
 
+@dataclass(frozen=True)
+class Oxford:
+    """Matching in the Oxford sequences; a `Benchmark`. The defaults are those of the paper.
+
+    Attributes:
+        data: Folder of sequences, in the layout of Oxford or HPatches.
+        detector: Name of a detector in `DETECTORS`.
+        extent: Extent with which the methods were opened; None if each uses its own.
+        keypoints: Number of strongest keypoints per image.
+    """
+
+    name: ClassVar[str] = "oxford"
+
+    data: Path
+    detector: str = PAPER_DETECTOR
+    extent: float | None = PAPER_EXTENT
+    keypoints: int = 1000
+
+    def evaluate(self, methods: Sequence[Method], progress: StepProgress = no_step_progress) -> Result:
+        """Match all pairs with all methods; see `Benchmark.evaluate`."""
+        reader, pairs = PairReader(self.detector, self.keypoints), find_oxford(self.data)
+        scores = score_all(map(reader.open, pairs), len(pairs), methods, progress)
+        return Result(
+            benchmark=self.name,
+            settings={
+                "data": str(self.data),
+                "detector": self.detector,
+                "extent": format_extent(self.extent),
+                "keypoints": self.keypoints,
+                "correspondences": correspondences.RULE,
+                "statistics": significance.RULE,
+                "paper's six": PAPER_SEQUENCES,
+            },
+            methods=[method.metadata() for method in methods],
+            scores=scores,
+            comparisons=compare_all(scores),
+        )
+
+    @staticmethod
+    def tables(result: Result) -> list[Table]:
+        """Return AP by sequence, means over pairs, and paired tests."""
+        return oxford_tables(result)
+
+    @staticmethod
+    def draw(result: Result, path: Path) -> None:
+        """Draw AP by sequence as bars."""
+        draw_oxford(result, path)
+
+
 def find_oxford(folder: Path) -> list[PairFiles]:
-    """The pairs of all sequences in a folder and below it, in the layout of Oxford or HPatches.
+    """Find the pairs of all sequences in a folder and its subfolders, in the layout of Oxford or HPatches.
 
     Raises:
-        DoapError: for a sequence that is not whole, two of one name, or none.
+        DoapError: If a sequence is incomplete, two have the same name, or there is none.
     """
     sequences = find_sequences(folder)
     names = [sequence.name for sequence in sequences]
@@ -34,16 +91,6 @@ def find_oxford(folder: Path) -> list[PairFiles]:
     return [pair for sequence in sequences for pair in sequence_pairs(sequence, sequence.name)]
 
 
-def by_sequence(scores: Sequence[Score]) -> dict[str, dict[str, float]]:
-    """Mean AP of each descriptor in each sequence, in percent."""
-    values: dict[str, dict[str, list[float]]] = {}
-    for row in scores:
-        own = values.setdefault(str(row["descriptor"]), {})
-        own.setdefault(str(row["sequence"]), []).append(float(row["ap"] or 0))
-    return {name: {key: float(np.mean(aps)) for key, aps in own.items()} for name, own in values.items()}
-
-
-def mean_of_six(by_name: Mapping[str, float]) -> float | None:
-    """Of one descriptor's mean AP in sequences, the mean over the paper's six; None where one is missing."""
-    found = [by_name[name] for name in PAPER_SEQUENCES if name in by_name]
-    return float(np.mean(found)) if len(found) == len(PAPER_SEQUENCES) else None
+def format_extent(extent: float | None) -> str:
+    """Format an extent for the settings of a result; None is "own"."""
+    return "own" if extent is None else f"{extent:g}"

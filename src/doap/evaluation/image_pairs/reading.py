@@ -8,32 +8,41 @@ from doap.datasets.sets.image_pairs import PairFiles, read_points
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.scoring import ImagePair, View
 from doap.geometry.ground_truth import GroundTruth, from_homography, from_points
-from doap.geometry.robust import Geometry
 from doap.images.detectors import DETECTORS
 from doap.images.reading import read_grey
+from doap.types import Geometry
 
-VIEWS_KEPT = 4  # images in memory: those of a pair, and a reference that comes again
+MAX_VIEWS = 4  # images in memory: those of a pair, and a reference that is used again
 
 
 class PairReader:
-    """Reads pairs and detects frames; an image that comes again soon is read once.
+    """Reads pairs and detects frames; the last images are kept for the next pairs.
 
     Args:
-        detector: of `DETECTORS`.
-        keypoints: the strongest of each image.
-        geometry: what labelled points are taken to share.
+        detector: Name of a detector in `DETECTORS`.
+        keypoints: Number of strongest keypoints per image.
+        geometry: Geometry to fit to labelled points.
+
+    Raises:
+        DoapError: If there is no such detector.
     """
 
     def __init__(self, detector: str, keypoints: int, geometry: Geometry = "fundamental") -> None:
+        if detector not in DETECTORS:
+            raise DoapError(f"detector {detector}: unknown; choose one of {', '.join(DETECTORS)}")
         self.detector = detector
         self.keypoints = keypoints
         self.geometry: Geometry = geometry
-        self._view = lru_cache(VIEWS_KEPT)(self._read_view)
+        self._view = lru_cache(MAX_VIEWS)(self._read_view)
 
     def open(self, files: PairFiles) -> ImagePair:
-        """The pair; a DoapError for a file that cannot be read, or an image without keypoints."""
+        """Read a pair and detect its frames.
+
+        Raises:
+            DoapError: If a file cannot be read, or an image has no keypoint.
+        """
         first, second = self._view(files.first), self._view(files.second)
-        return ImagePair(files.sequence, files.name, first, second, self._truth(files, first.image.shape))
+        return ImagePair(files.sequence, files.name, first, second, self._ground_truth(files, first.image.shape))
 
     def _read_view(self, path: Path) -> View:
         image = read_grey(path)
@@ -42,9 +51,9 @@ class PairReader:
             raise DoapError(f"{path}: no keypoint found by {self.detector}; is it flat or tiny?")
         return View(image, frames)
 
-    def _truth(self, files: PairFiles, shape: tuple[int, ...]) -> GroundTruth:
-        if not isinstance(files.truth, Path):
-            return from_homography(files.truth, shape)
+    def _ground_truth(self, files: PairFiles, shape: tuple[int, ...]) -> GroundTruth:
+        if not isinstance(files.ground_truth, Path):
+            return from_homography(files.ground_truth, shape)
         if files.is_planar:
-            return from_homography(read_homography(files.truth), shape)
-        return from_points(read_points(files.truth), self.geometry, str(files.truth))
+            return from_homography(read_homography(files.ground_truth), shape)
+        return from_points(read_points(files.ground_truth), self.geometry, str(files.ground_truth))

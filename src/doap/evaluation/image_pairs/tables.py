@@ -1,81 +1,87 @@
-"""The results of matching image pairs as tables: by sequence, means with intervals, shares, and paired tests."""
+"""Tables of image matching: AP by sequence, means with intervals, rates of correct matches, and paired tests."""
 
 from collections.abc import Sequence
 
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Row, Table, number
-from doap.evaluation.image_pairs.oxford import PAPER_SEQUENCES, by_sequence, mean_of_six
 from doap.evaluation.image_pairs.scoring import PIXELS
+from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES, by_sequence, mean_of_six
 from doap.evaluation.metrics.significance import LEVEL, RESAMPLES, clusters_of, compare, summarise
 
-# What is summed up with intervals and tested, and how it is called and written.
+# Measures that are averaged with intervals and tested: heading and number format.
 MEASURES = {"ap": ("mAP %", ".1f"), "matching score": ("matching score %", ".1f"), "inliers": ("inliers", ".0f")}
-SHARES = {**{f"right within {pixels} px": f"{pixels} px" for pixels in PIXELS}, "geometry right": "right geometry"}
-SURE = 0.05
-FEWEST_CLUSTERS = 6  # fewer can never give a p under 0.05: two of the 2⁵ signs are already 0.06
+RATES = {
+    **{f"correct within {pixels} px": f"{pixels} px" for pixels in PIXELS},
+    "geometry correct": "correct geometry",
+}
+SIGNIFICANT = 0.05
+MIN_CLUSTERS = 6  # fewer can never give p < 0.05: two of the 2⁵ signs are already 0.06
 
 
 def oxford_tables(result: Result) -> list[Table]:
-    """AP by sequence, means, and the best against the others."""
+    """Return AP by sequence, means over pairs, and the best descriptor against the others."""
     return [sequence_table(result), means_table(result), *tests_tables(result)]
 
 
 def pairs_tables(result: Result) -> list[Table]:
-    """Means, shares of right matches and geometries, and the best against the others."""
-    return [means_table(result), shares_table(result), *tests_tables(result)]
+    """Return means over pairs, rates of correct matches and geometries, and the best descriptor against the others."""
+    return [means_table(result), rates_table(result), *tests_tables(result)]
 
 
 def compare_all(scores: Sequence[Score]) -> list[Score]:
-    """The paired tests of every two descriptors, as a result keeps them."""
+    """Compute the paired tests of every two descriptors, for `Result.comparisons`."""
     return compare(scores, list(MEASURES))
 
 
 def sequence_table(result: Result) -> Table:
-    """AP by sequence, best mean first; the paper's six marked."""
+    """Return AP by sequence, best mean first; the paper's six sequences are marked."""
     table = by_sequence(result.scores)
     sequences = list(next(iter(table.values())))
-    six = set(PAPER_SEQUENCES) <= set(sequences)
+    has_six = set(PAPER_SEQUENCES) <= set(sequences)
     rows = []
     for name in _best_first(result):
-        own = [table[name][sequence] for sequence in sequences]
-        means = [sum(own) / len(own), *([mean_of_six(table[name])] if six else [])]
-        rows.append(Row((name, *(number(value, 1) for value in [*own, *means]))))
+        values = [table[name][sequence] for sequence in sequences]
+        means = [sum(values) / len(values), *([mean_of_six(table[name])] if has_six else [])]
+        rows.append(Row((name, *(number(value, 1) for value in [*values, *means]))))
     columns = ["descriptor", *(f"{name}*" if name in PAPER_SEQUENCES else name for name in sequences), "mean"]
     return Table(
-        (*columns, *(["mean of *"] if six else [])),
+        (*columns, *(["mean of *"] if has_six else [])),
         tuple(rows),
         title="AP %, mean over the pairs of a sequence",
-        note="* the paper's six, by our reading: it names graf and boat" if six else "",
+        note="* the paper's six, by our reading: it names graf and boat" if has_six else "",
         better="more",
     )
 
 
 def means_table(result: Result) -> Table:
-    """Means over pairs with their intervals, best first, and how those were found."""
+    """Return means over pairs with their intervals, best first."""
     scores = result.scores
     rows = summarise(scores, list(MEASURES))
     clusters = len(set(clusters_of(scores)))
     pairs = len({(row["sequence"], row["pair"]) for row in scores})
-    what = f"{clusters} sequences of {pairs} pairs" if clusters < pairs else f"{pairs} pairs"
-    few = "; of so few, they are too narrow" if clusters < FEWEST_CLUSTERS else ""
+    resampled = f"{clusters} sequences of {pairs} pairs" if clusters < pairs else f"{pairs} pairs"
+    few = "; of so few, they are too narrow" if clusters < MIN_CLUSTERS else ""
     return Table(
         ("descriptor", *(name for name, _ in MEASURES.values())),
         tuple(Row((str(row["descriptor"]), *(_with_interval(row, column) for column in MEASURES))) for row in rows),
         title="Means over pairs",
-        note=f"{LEVEL} % intervals: {what} resampled {RESAMPLES:,} times{few}" if clusters > 1 else "",
+        note=f"{LEVEL} % intervals: {resampled} resampled {RESAMPLES:,} times{few}" if clusters > 1 else "",
     )
 
 
-def shares_table(result: Result) -> Table:
-    """Right mutual matches and right geometries, in percent."""
-    means = {str(row["descriptor"]): row for row in summarise(result.scores, list(SHARES))}
-    rows = tuple(Row((name, *(_plain(means[name][column]) for column in SHARES))) for name in _best_first(result))
-    title = "Mutual matches that are right, %, and pairs whose geometry is"
-    return Table(("descriptor", *SHARES.values()), rows, title=title, better="more")
+def rates_table(result: Result) -> Table:
+    """Return the rates of correct mutual matches and of correct geometries, in percent."""
+    means = {str(row["descriptor"]): row for row in summarise(result.scores, list(RATES))}
+    rows = tuple(Row((name, *(_format(means[name][column]) for column in RATES))) for name in _best_first(result))
+    title = "Correct mutual matches within a number of pixels, and pairs with a correct geometry, %"
+    return Table(("descriptor", *RATES.values()), rows, title=title, better="more")
 
 
 def tests_tables(result: Result) -> list[Table]:
-    """Whether the best differs from each other descriptor, by the first measure with values; none of one descriptor."""
+    """Return the tests of the best descriptor against the others, by the first measure with values.
+
+    The list is empty if there is one descriptor only.
+    """
     tests, (best, *others) = result.comparisons, _best_first(result)
     if not tests:
         return []
@@ -86,16 +92,16 @@ def tests_tables(result: Result) -> list[Table]:
         sign = 1 if test["a"] == best else -1
         ends = sorted(sign * float(end) for end in (test["low"], test["high"]) if end is not None)
         p = float(test["p"] or 0)
-        apart = f"{sign * float(test['a - b'] or 0):+.1f}" + _interval(ends, "+.1f")
-        rows.append(Row((other, apart, f"{p:.3f}", "better" if p < SURE else "not sure")))
+        difference = f"{sign * float(test['a - b'] or 0):+.1f}" + _interval(ends, "+.1f")
+        rows.append(Row((other, difference, f"{p:.3f}", "better" if p < SIGNIFICANT else "not significantly better")))
     clusters = int(tests[0]["clusters"] or 0)
-    few = f"{clusters} of {FEWEST_CLUSTERS} sequences or pairs that it takes to be sure of a difference"
+    few = f"{clusters} sequences or pairs are too few for a significant difference; {MIN_CLUSTERS} are needed"
     return [
         Table(
             ("descriptor", "difference", "p", f"{best} is"),
             tuple(rows),
             title=f"{best} against the others, {MEASURES[str(measure)][0]}",
-            note=few if clusters < FEWEST_CLUSTERS else "",
+            note=few if clusters < MIN_CLUSTERS else "",
         )
     ]
 
@@ -113,9 +119,9 @@ def _with_interval(row: Score, column: str) -> str:
 
 
 def _interval(ends: Sequence[float], form: str) -> str:
-    """Both ends in brackets; nothing where there are none."""
+    """Format both ends in brackets; empty if there are none."""
     return f" [{', '.join(f'{end:{form}}' for end in ends)}]" if ends else ""
 
 
-def _plain(value: str | int | float | None) -> str:
+def _format(value: str | int | float | None) -> str:
     return "-" if value is None else f"{value:.1f}"

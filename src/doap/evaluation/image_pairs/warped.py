@@ -1,148 +1,211 @@
-"""Matching photos with warped and relit copies of themselves: the truth is known to the pixel.
+"""Matching of photos with warped copies of themselves, for which the ground truth is exact.
 
-For each photo, several copies are made, each under its own homography (turn, zoom, tilt, shift) and light
-(gamma, contrast, gradient, blur, noise). Keypoints are detected in photo and copy alike; every descriptor
-describes the same ones. Each keypoint of the photo proposes its nearest neighbour in the copy; proposals
-are ranked by distance, and Average Precision is computed over that one list, as in the Oxford protocol.
+Each photo gets several copies, each under its own homography (rotation, zoom, tilt, shift) and photometric change
+(gamma, contrast, gradient, blur, noise). DoG keypoints are detected in photo and copy alike; all descriptors describe
+the same ones. Each keypoint of the photo retrieves its nearest neighbour in the copy; the retrieved pairs are ranked by
+distance, and Average Precision is computed over that list, as in the Oxford protocol.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from doap.errors import DoapError
+from doap.evaluation.harness.figures import draw_bars
+from doap.evaluation.harness.methods import Method
+from doap.evaluation.harness.result import Result, Score
+from doap.evaluation.harness.table import Row, Table
+from doap.evaluation.image_pairs.scoring import ImagePair, View, score_all
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.features import FrameDescriber
 from doap.geometry.ellipses import scales
-from doap.geometry.homographies import transform_points
+from doap.geometry.ground_truth import from_homography
 from doap.images.detectors import DETECTORS
 from doap.images.extraction import Pyramid, to_bytes
 from doap.images.frames import transform_frames
+from doap.images.reading import find_photos, read_grey
 from doap.images.warping import random_homography, relight, warp
 from doap.matching.nearest import nearest
-from doap.types import Frames, Grey, Homography
+from doap.types import Grey, StepProgress, no_step_progress
 
 DETECTOR = "dog"
-MAX_SIDE = 640  # of photo and copy: larger photos are scaled down, which keeps a run short
-CLOSE_PIXELS = 3.0
-CLOSE_SCALE = 1.5
+MAX_SIDE = 640  # larger photos are scaled down, which keeps runs short
+CORRECT_PIXELS = 3.0
+CORRECT_SCALE = 1.5
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A photo, a copy, and the homography from the one to the other, with the frames of both."""
+class Warped:
+    """Matching of photos with warped copies; a `Benchmark`.
 
-    name: str
-    photo: Grey
-    copy: Grey
-    homography: Homography
-    photo_frames: Frames
-    copy_frames: Frames
+    A photo that cannot be read or has no keypoint is left out and listed in the settings of the result under
+    "left out".
 
-    def correspondences(self) -> NDArray[np.bool_]:
-        """(N, K): whether frame i of the photo and j of the copy show the same point at the same scale.
+    Attributes:
+        data: Photos, or folders of photos.
+        copies: Number of warped copies per photo.
+        keypoints: Number of strongest keypoints per image.
+        seed: Seed of the homographies and photometric changes.
+    """
 
-        The centre must lie within 3 pixels of where the homography sends it, the scale within a factor
-        of 1.5 of what it becomes there.
+    name: ClassVar[str] = "warped"
+
+    data: Sequence[Path]
+    copies: int = 5
+    keypoints: int = 1000
+    seed: int = 0
+
+    def evaluate(self, methods: Sequence[Method], progress: StepProgress = no_step_progress) -> Result:
+        """Match all photos with their copies by all methods; see `Benchmark.evaluate`.
+
+        Raises:
+            DoapError: If no photo can be used.
         """
-        sent = transform_frames(self.photo_frames, self.homography)
-        apart = np.linalg.norm(sent[:, None, :, 2] - self.copy_frames[None, :, :, 2], axis=2)
-        ratio = np.abs(np.log(scales(sent)[:, None] / scales(self.copy_frames)[None]))
-        return np.asarray((apart <= CLOSE_PIXELS) & (ratio <= np.log(CLOSE_SCALE)))
+        paths, pairs, left_out = find_photos(list(self.data)), list[ImagePair](), list[str]()
+        for index, path in enumerate(paths):
+            try:
+                pairs += make_pairs(str(path), read_grey(path), self.copies, self.keypoints, self.seed + index)
+            except DoapError as error:
+                left_out.append(str(error))
+            progress("making copies", index + 1, len(paths))
+        if not pairs:
+            raise DoapError("; ".join(left_out))
+        return Result(
+            benchmark=self.name,
+            settings={
+                "data": [str(path) for path in self.data],
+                "copies": self.copies,
+                "keypoints": self.keypoints,
+                "seed": self.seed,
+                "left out": left_out,
+            },
+            methods=[method.metadata() for method in methods],
+            scores=score_all(pairs, len(pairs), methods, progress, score_warped),
+        )
+
+    @staticmethod
+    def tables(result: Result) -> list[Table]:
+        """Return one table of mAP and correct neighbours."""
+        return [warped_table(result)]
+
+    @staticmethod
+    def draw(result: Result, path: Path) -> None:
+        """Draw the mAP of each descriptor as a bar."""
+        draw_bars(mean_scores(result.scores), path)
 
 
-@dataclass(frozen=True)
-class Score:
-    """How well one descriptor matched one pair."""
+def make_pairs(name: str, photo: Grey, copies: int, keypoints: int, seed: int) -> list[ImagePair]:
+    """Make warped and relit copies of a photo and detect the frames of all images.
 
-    pair: str
-    descriptor: str
-    average_precision: float
-    correct_neighbours: float  # share, of the keypoints that have a counterpart, whose neighbour is right
-    bytes: int
-
-
-def make_pairs(name: str, photo: Grey, copies: int, keypoints: int, seed: int) -> list[Pair]:
-    """Warped and relit copies of a photo, with the frames of each.
+    Args:
+        name: Name of the photo.
+        photo: Photo; scaled down if a side is longer than 640 pixels.
+        copies: Number of copies; a copy without keypoints is left out.
+        keypoints: Number of strongest keypoints per image.
+        seed: Seed of the homographies and photometric changes.
 
     Raises:
-        DoapError: if no keypoint is found.
+        DoapError: If the photo has no keypoint.
     """
     photo = _scale_down(photo)
     random = np.random.default_rng(seed)
     light = torch.Generator().manual_seed(seed)
     pyramid = Pyramid(photo)
-    frames = DETECTORS[DETECTOR](photo, keypoints)
-    if not len(frames):
+    first = View(photo, DETECTORS[DETECTOR](photo, keypoints))
+    if not len(first.frames):
         raise DoapError(f"{name}: no keypoint found; is it flat or tiny?")
     pairs = []
-    for number in range(copies):
+    for index in range(copies):
         homography = random_homography(photo.shape, random)
         copy = relight(warp(pyramid, homography), light)
-        found = DETECTORS[DETECTOR](copy, keypoints)
-        if len(found):
-            pairs.append(Pair(f"{name}/{number}", photo, copy, homography, frames, found))
+        second = View(copy, DETECTORS[DETECTOR](copy, keypoints))
+        if len(second.frames):
+            ground_truth = from_homography(homography, photo.shape)
+            pairs.append(ImagePair(name, f"{name}/{index}", first, second, ground_truth))
     return pairs
 
 
-def score(pair: Pair, describer: FrameDescriber) -> Score:
-    """Match one pair with one descriptor."""
-    first = describer.describe_frames(pair.photo, pair.photo_frames)
-    second = describer.describe_frames(pair.copy, pair.copy_frames)
-    true = pair.correspondences()
-    height, width = pair.copy.shape
-    x, y = transform_points(pair.photo_frames[:, :, 2], pair.homography).T
-    seen = (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
-    neighbour, distance = nearest(first[seen], second)
-    right = true[np.flatnonzero(seen), neighbour]
-    positives = int(true[seen].any(1).sum())
-    return Score(
-        pair.name,
-        describer.name,
-        average_precision(distance, right, positives),
-        float(right.sum() / max(positives, 1)),
-        int(first.itemsize * first.shape[1]),
-    )
+def correspondence_matrix(pair: ImagePair) -> NDArray[np.bool_]:
+    """Return which frames of photo and copy show the same point at the same scale.
+
+    Frame j of the copy corresponds to frame i of the photo if its centre is within 3 pixels, and its scale within a
+    factor of 1.5, of frame i transformed by the homography. Unlike in `correspondences`, a frame may correspond to
+    several others.
+
+    Returns:
+        (N, K) bool.
+    """
+    expected = transform_frames(pair.first.frames, pair.ground_truth.matrix)
+    distances = np.linalg.norm(expected[:, None, :, 2] - pair.second.frames[None, :, :, 2], axis=2)
+    ratios = np.abs(np.log(scales(expected)[:, None] / scales(pair.second.frames)[None]))
+    return np.asarray((distances <= CORRECT_PIXELS) & (ratios <= np.log(CORRECT_SCALE)))
 
 
-def evaluate(
-    pairs: Sequence[Pair], describers: Sequence[FrameDescriber], progress: Callable[[], None] = lambda: None
-) -> list[Score]:
-    """Every descriptor on every pair; `progress` is called after each."""
-    scores = []
-    for pair in pairs:
-        for describer in describers:
-            scores.append(score(pair, describer))
-            progress()
-    return scores
+def score_warped(pair: ImagePair, describer: FrameDescriber) -> Score:
+    """Score one descriptor on one photo and copy.
+
+    Returns:
+        Row with the columns descriptor, pair, ap and correct neighbours: of the keypoints with a correspondence, the
+        rate whose nearest neighbour is one. Both in percent.
+    """
+    first, second = (describer.describe_frames(view.image, view.frames) for view in (pair.first, pair.second))
+    visible = pair.common[0]
+    correspondences = correspondence_matrix(pair)[visible]
+    neighbours, distances = nearest(first[visible], second)
+    correct = correspondences[np.arange(len(visible)), neighbours]
+    positives = int(correspondences.any(1).sum())
+    return {
+        "descriptor": describer.name,
+        "pair": pair.name,
+        "ap": 100 * average_precision(distances, correct, positives),
+        "correct neighbours": 100 * float(correct.sum() / max(positives, 1)),
+    }
 
 
-def summarise(scores: Sequence[Score]) -> list[dict[str, float | str | int]]:
-    """A row a descriptor, best mAP first: mean AP and mean share of right neighbours over pairs, in percent."""
-    rows: list[dict[str, float | str | int]] = []
-    for name in dict.fromkeys(s.descriptor for s in scores):
-        own = [s for s in scores if s.descriptor == name]
+def mean_scores(scores: Sequence[Score]) -> list[dict[str, str | int | float]]:
+    """Average the rows of `score_warped` over pairs, in percent.
+
+    Returns:
+        One row per descriptor, best mAP first, with the keys descriptor, mAP, correct neighbours and pairs.
+    """
+    rows: list[dict[str, str | int | float]] = []
+    for name in dict.fromkeys(str(row["descriptor"]) for row in scores):
+        own = [row for row in scores if row["descriptor"] == name]
         rows.append(
             {
                 "descriptor": name,
-                "mAP": 100 * float(np.mean([s.average_precision for s in own])),
-                "right neighbours": 100 * float(np.mean([s.correct_neighbours for s in own])),
-                "bytes": own[0].bytes,
+                "mAP": float(np.mean([float(row["ap"] or 0) for row in own])),
+                "correct neighbours": float(np.mean([float(row["correct neighbours"] or 0) for row in own])),
                 "pairs": len(own),
             }
         )
     return sorted(rows, key=lambda row: -float(row["mAP"]))
 
 
+def warped_table(result: Result) -> Table:
+    """Return mAP, correct neighbours and descriptor size, best mAP first."""
+    sizes = {str(method["name"]): str(method["bytes"]) for method in result.methods}
+    rows = []
+    for row in mean_scores(result.scores):
+        name = str(row["descriptor"])
+        rows.append(Row((name, f"{row['mAP']:.1f}", f"{row['correct neighbours']:.1f}", sizes[name])))
+    names = {str(row["pair"]) for row in result.scores}
+    photos = {name.rpartition("/")[0] for name in names}
+    note = f"{len(names)} pairs of {len(photos)} photos, up to {result.settings['keypoints']} keypoints per image"
+    return Table(("descriptor", "mAP %", "correct neighbours %", "bytes"), tuple(rows), note=note)
+
+
 def _scale_down(photo: Grey) -> Grey:
-    """Halve until the longer side is at most twice MAX_SIDE, then read the pyramid at the exact ratio."""
+    """Scale a photo down to a longer side of 640 pixels."""
     height, width = photo.shape
     ratio = max(height, width) / MAX_SIDE
     if ratio <= 1:
         return photo
-    target = round(height / ratio), round(width / ratio)
+    size = round(height / ratio), round(width / ratio)
     homography = np.diag([1 / ratio, 1 / ratio, 1.0])
-    return to_bytes(warp(Pyramid(photo), homography, target))[0].numpy()
+    return to_bytes(warp(Pyramid(photo), homography, size))[0].numpy()
