@@ -1,4 +1,4 @@
-"""What the objectives' tests share: the devices to run on."""
+"""Fixtures of the objectives' tests: the device and the seed."""
 
 import os
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-# What cuBLAS asks for before it can be told to be deterministic.
+# cuBLAS needs it for deterministic algorithms.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 @pytest.fixture(autouse=True)
 def _seed() -> Iterator[None]:
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the problems are small: waiting for a second thread would cost more than it saves
+    torch.set_num_threads(1)  # faster on small problems
     torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""The definition: against the sorted list, the paper's appendix and finite differences."""
+"""The definition against exact AP of sorted lists, the paper's appendix and finite differences."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from doap.objectives.average_precision import (
     dense_histograms,
     euclidean_distances,
     hamming_distances,
-    pool,
+    pool_histograms,
     relaxed_average_precision,
     relaxed_descriptors,
     soft_histogram,
@@ -50,7 +50,7 @@ def test_an_output_of_zeros_stays_zero_without_a_slope() -> None:
 
 
 def exact(distances: Tensor, groups: Tensor) -> Tensor:
-    """Exact AP of each query by sorting, ties broken fairly."""
+    """Return the exact, tie-aware AP of each query by sorting."""
     others = ~torch.eye(len(groups), dtype=torch.bool)
     relevant = groups[:, None] == groups[None]
     rows = zip(distances, relevant, others, strict=True)
@@ -58,7 +58,7 @@ def exact(distances: Tensor, groups: Tensor) -> Tensor:
 
 
 def test_equals_exact_ap_when_every_bin_centre_holds_one_item() -> None:
-    # Points on a half circle whose chords from the first, the query, are whole bin widths, one for each bin.
+    # Points on a half circle whose chords from the first, the query, are whole multiples of the bin width.
     bins = 20
     chords = torch.arange(bins + 1, dtype=torch.float64) * 2 / bins
     angles = 2 * torch.asin(chords / 2)
@@ -72,7 +72,7 @@ def test_equals_exact_ap_when_every_bin_centre_holds_one_item() -> None:
 
 
 def test_binary_bits_follow_the_simplified_tie_aware_formula() -> None:
-    # Saturated bits are integers: no kernel is between bins, so counts are exact and so is the formula in them.
+    # Saturated bits have integer distances: soft counts are exact counts.
     signs = torch.randint(0, 2, (30, 12), dtype=torch.float64) * 2 - 1
     groups = torch.arange(30) // 3
     precisions, _ = AveragePrecisionLoss("binary").average_precisions(signs * 40, groups)
@@ -93,18 +93,18 @@ def test_more_bins_approach_the_exact_ap() -> None:
     outputs += 2 * outputs[::4].repeat_interleave(4, 0)
     groups = torch.arange(120) // 4
     unit = relaxed_descriptors(outputs, "real")
-    truth = exact(euclidean_distances(unit, unit), groups)
+    expected = exact(euclidean_distances(unit, unit), groups)
     errors = [
-        float((AveragePrecisionLoss("real", bins).average_precisions(outputs, groups)[0] - truth).abs().mean())
+        float((AveragePrecisionLoss("real", bins).average_precisions(outputs, groups)[0] - expected).abs().mean())
         for bins in (4, 16, 64, 4096)
     ]
     assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 2e-3  # not 0: an item stays spread over two bins, however narrow
+    assert errors[-1] < 2e-3  # not 0: an item is spread over two bins, however narrow
 
 
 @pytest.mark.parametrize("kind", ["real", "binary"])
 def test_gradient_is_the_appendix_written_out(kind: Kind) -> None:
-    """∂AP/∂h by differences of the formula; from there to the outputs by the paper's own chain rule."""
+    """∂AP/∂h by finite differences of the formula, then the paper's chain rule to the outputs."""
     outputs = torch.randn(7, 4, dtype=torch.float64, requires_grad=True)
     groups = torch.tensor([0, 0, 0, 1, 1, 2, 2])
     bins = 6
@@ -116,9 +116,9 @@ def test_gradient_is_the_appendix_written_out(kind: Kind) -> None:
     else:
         descriptors, width = raw.tanh(), 4 / bins
     matches, ranked = dense_histograms(descriptors, groups, kind, bins)
-    by_descriptor = torch.zeros_like(raw)
+    grad_descriptors = torch.zeros_like(raw)
     for q in range(7):
-        by_bins = torch.zeros(2, bins + 1, dtype=torch.float64)
+        grad_bins = torch.zeros(2, bins + 1, dtype=torch.float64)
         for which in range(2):
             for k in range(bins + 1):
                 step = torch.zeros(2, 1, bins + 1, dtype=torch.float64)
@@ -127,25 +127,26 @@ def test_gradient_is_the_appendix_written_out(kind: Kind) -> None:
                     _unnormalised(matches[q : q + 1] + sign * step[0], ranked[q : q + 1] + sign * step[1])
                     for sign in (1, -1)
                 )
-                by_bins[which, k] = (ahead - behind) / 2e-6 / ((groups == groups[q]).sum() - 1)
+                grad_bins[which, k] = (ahead - behind) / 2e-6 / ((groups == groups[q]).sum() - 1)
         for x in range(7):
             if x == q:
                 continue
             product = descriptors[q] @ descriptors[x]
             distance = (2 - 2 * product).sqrt() if kind == "real" else (4 - product) / 2
-            by_distance = 0.0
+            grad_distance = 0.0
             for k in range(bins + 1):
                 offset = float(distance) - k * width
                 kernel_slope = (-1 if offset > 0 else 1) / width if abs(offset) < width else 0.0
-                by_distance += kernel_slope * float(by_bins[1, k] + (by_bins[0, k] if groups[x] == groups[q] else 0))
+                grad_bin = grad_bins[1, k] + (grad_bins[0, k] if groups[x] == groups[q] else 0)
+                grad_distance += kernel_slope * float(grad_bin)
             slope = -1 / distance if kind == "real" else -0.5
-            by_descriptor[q] += by_distance * slope * descriptors[x]
-            by_descriptor[x] += by_distance * slope * descriptors[q]
+            grad_descriptors[q] += grad_distance * slope * descriptors[x]
+            grad_descriptors[x] += grad_distance * slope * descriptors[q]
     if kind == "real":
-        radial = (descriptors * by_descriptor).sum(1, keepdim=True)
-        expected = (by_descriptor - descriptors * radial) / lengths[:, None]
+        radial = (descriptors * grad_descriptors).sum(1, keepdim=True)
+        expected = (grad_descriptors - descriptors * radial) / lengths[:, None]
     else:
-        expected = by_descriptor * (1 - descriptors.square())
+        expected = grad_descriptors * (1 - descriptors.square())
     torch.testing.assert_close(gradient, -expected / 7, rtol=1e-6, atol=1e-9)
 
 
@@ -157,9 +158,9 @@ def _unnormalised(matches: Tensor, ranked: Tensor) -> float:
 def test_pooled_lists_are_sums_of_their_queries() -> None:
     histograms = torch.rand(6, 4)
     pools = torch.tensor([7, -1, 7, 3, 3, 7])
-    torch.testing.assert_close(pool(histograms, None), histograms.sum(0, keepdim=True))
+    torch.testing.assert_close(pool_histograms(histograms, None), histograms.sum(0, keepdim=True))
     expected = torch.stack([histograms[1], histograms[3] + histograms[4], histograms[[0, 2, 5]].sum(0)])
-    torch.testing.assert_close(pool(histograms, pools), expected)
+    torch.testing.assert_close(pool_histograms(histograms, pools), expected)
 
 
 def test_a_list_without_a_match_scores_zero() -> None:

@@ -1,4 +1,4 @@
-"""Lists across processes: value and parameter gradients of one process with the whole batch."""
+"""Distributed losses against one process with the whole batch: values and parameter gradients."""
 
 import tempfile
 from pathlib import Path
@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from doap.objectives import AveragePrecisionLoss, DistributedAveragePrecisionLoss, IgnoreTable, backward_in_chunks
 from doap.types import Kind
 
-SIZES = {2: [13, 24], 4: [13, 8, 2, 14]}  # how the 37 patches are spread over the ranks
-CASES: list[tuple[Kind, float, float, float | None, bool]] = [  # the objective, and whether pairs are ignored
+SIZES = {2: [13, 24], 4: [13, 8, 2, 14]}  # number of the 37 patches on each rank
+# Arguments of the objective, and whether pairs are ignored.
+CASES: list[tuple[Kind, float, float, float | None, bool]] = [
     ("real", 0.0, 0.0, None, False),
     ("real", 0.7, 0.0, None, True),
     ("real", 0.0, 2.0, None, True),
@@ -38,60 +39,67 @@ def make_network() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 5)).double()
 
 
+def gradients(network: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+
+
 def single(
-    kind: Kind, pooled: float, matching: float, spacing: float | None, ignored: bool
+    kind: Kind, pooled_weight: float, matching_weight: float, bin_power: float | None, ignored: bool
 ) -> tuple[Tensor, list[Tensor]]:
+    """Return value and gradients of one process with the whole batch."""
     patches, groups, labels, table, pools = make_batch()
     network = make_network()
     ignore = IgnoreTable(labels, table) if ignored else None
-    loss = AveragePrecisionLoss(kind, 12, pooled, matching, spacing)(network(patches), groups, ignore, pools)
+    objective = AveragePrecisionLoss(kind, 12, pooled_weight, matching_weight, bin_power)
+    loss = objective(network(patches), groups, ignore, pools)
     loss.backward()
-    return loss.detach(), [parameter.grad for parameter in network.parameters()]
+    return loss.detach(), gradients(network)
 
 
 def work(rank: int, ranks: int, store: str, results: str) -> None:
-    """One rank: every case, its value and its averaged gradients, saved for the test to compare."""
+    """Run all cases on one rank, and save their values and averaged gradients."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
     start = sum(SIZES[ranks][:rank])
     patches, groups, labels, table, pools = make_batch()
     mine = slice(start, start + SIZES[ranks][rank])
-    found = []
-    for kind, pooled, matching, spacing, ignored in CASES:
+    computed = []
+    for kind, pooled_weight, matching_weight, bin_power, ignored in CASES:
         network = DistributedDataParallel(make_network())
         ignore = IgnoreTable(labels[mine], table) if ignored else None
-        objective = DistributedAveragePrecisionLoss(kind, 12, pooled, matching, spacing)
+        objective = DistributedAveragePrecisionLoss(kind, 12, pooled_weight, matching_weight, bin_power)
         loss = objective(network(patches[mine]), groups[mine], ignore, pools[mine])
         loss.backward()
-        found.append((loss.detach(), [parameter.grad for parameter in network.parameters()]))
-    # Long lists across processes: the same, the network in chunks.
-    network = make_network()
-    value = backward_in_chunks(network, patches[mine].split(5), lambda outputs: objective(outputs, groups[mine]))
-    for parameter in network.parameters():
-        dist.all_reduce(parameter.grad)
-    found.append((value, [parameter.grad / ranks for parameter in network.parameters()]))
-    torch.save(found, Path(results) / f"{rank}.pt")
+        computed.append((loss.detach(), gradients(network)))
+    # The last objective again, the network in chunks.
+    chunked = make_network()
+    chunks = torch.split(patches[mine], 5)
+    value = backward_in_chunks(chunked, chunks, lambda outputs: objective(outputs, groups[mine]))
+    for gradient in gradients(chunked):
+        dist.all_reduce(gradient)
+    computed.append((value, [gradient / ranks for gradient in gradients(chunked)]))
+    torch.save(computed, Path(results) / f"{rank}.pt")
     dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_equals_one_process(ranks: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(work, (ranks, str(Path(folder) / "store"), folder), nprocs=ranks)
-        found = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(ranks)]
+        spawn(work, (ranks, str(Path(folder) / "store"), folder), nprocs=ranks)  # type: ignore[no-untyped-call]
+        computed = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(ranks)]
     expected = [single(*case) for case in CASES]
     patches, groups, *_ = make_batch()
     network = make_network()
     plain = AveragePrecisionLoss("binary", 12, 0.7, 0.5)(network(patches), groups)
     plain.backward()
-    expected.append((plain.detach(), [parameter.grad for parameter in network.parameters()]))
+    expected.append((plain.detach(), gradients(network)))
     for rank in range(ranks):
-        for (value, gradients), (right_value, right) in zip(found[rank], expected, strict=True):
-            torch.testing.assert_close(value, right_value, rtol=0, atol=1e-12)
-            torch.testing.assert_close(gradients, right, rtol=1e-6, atol=1e-12)
+        for (value, gradient), (expected_value, expected_gradient) in zip(computed[rank], expected, strict=True):
+            torch.testing.assert_close(value, expected_value, rtol=0, atol=1e-12)
+            torch.testing.assert_close(gradient, expected_gradient, rtol=1e-6, atol=1e-12)
 
 
-def test_says_when_there_are_no_processes() -> None:
+def test_needs_a_process_group() -> None:
     with pytest.raises(ValueError, match="init_process_group"):
         DistributedAveragePrecisionLoss("real")(torch.randn(4, 2), torch.tensor([0, 0, 1, 1]))
 

@@ -1,15 +1,19 @@
-"""The fused histograms: the same values and gradients as the textbook, on every device."""
+"""The fused histograms against the textbook, values and gradients, on every device."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from doap.objectives import AveragePrecisionLoss, IgnoreTable, tiles
+from doap.objectives import AveragePrecisionLoss, IgnoreTable, tiled_histograms
 from doap.objectives.average_precision import dense_histograms, relaxed_descriptors
 from doap.objectives.fused import fused_histograms
-from doap.objectives.lists import Lists
+from doap.objectives.lists import RankedLists
 from doap.types import Kind
 from support.textbook import textbook_histograms, textbook_loss
 
@@ -19,8 +23,12 @@ def random_ignore(items: int, labels: int, share: float) -> IgnoreTable:
     return IgnoreTable(torch.randint(0, labels, (items,)), table | table.T)
 
 
+# Outputs, groups, kind, bins, ignored pairs, weight of the pools, and pools.
+Batch = tuple[Tensor, Tensor, Kind, int, IgnoreTable | None, float, Tensor | None]
+
+
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor, Kind, int, IgnoreTable | None, float, Tensor | None]:
+def batches(draw: st.DrawFn) -> Batch:
     items = draw(st.integers(2, 40))
     dimensions = draw(st.integers(2, 9))
     torch.manual_seed(draw(st.integers(0, 2**31)))
@@ -40,16 +48,16 @@ def value_and_gradient(loss: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(batch=batches(), side=st.sampled_from([3, 7, 512]))
-def test_equals_the_textbook(batch: tuple, side: int) -> None:
-    outputs, groups, kind, bins, ignore, pooled, pools = batch
+@given(batch=batches(), size=st.sampled_from([3, 7, 512]))
+def test_equals_the_textbook(batch: Batch, size: int) -> None:
+    outputs, groups, kind, bins, ignore, pooled_weight, pools = batch
     outputs = outputs.requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "_side", lambda _: side)
-        fused = AveragePrecisionLoss(kind, bins, pooled)(outputs, groups, ignore, pools)
+        patch.setattr(tiled_histograms, "_tile_size", lambda _: size)
+        fused = AveragePrecisionLoss(kind, bins, pooled_weight)(outputs, groups, ignore, pools)
         value, gradient = value_and_gradient(fused, outputs)
     expected_value, expected = value_and_gradient(
-        textbook_loss(outputs, groups, kind, bins, ignore, pooled, pools), outputs
+        textbook_loss(outputs, groups, kind, bins, ignore, pooled_weight, pools), outputs
     )
     torch.testing.assert_close(value, expected_value, rtol=0, atol=1e-12)
     torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)
@@ -65,63 +73,64 @@ def test_equals_the_definition_on_every_device(
     outputs = torch.randn(items, 24, device=device, requires_grad=True)
     groups = torch.randint(0, items // 3, (items,), device=device)
     ignore = random_ignore(items, 9, 0.3) if ignored else None
-    found = AveragePrecisionLoss(kind, bins).histograms(outputs, groups, ignore)
-    exactly = outputs.detach().double().cpu().requires_grad_()
-    expected = dense_histograms(relaxed_descriptors(exactly, kind), groups.cpu(), kind, bins, ignore)
+    computed = AveragePrecisionLoss(kind, bins).histograms(outputs, groups, ignore)
+    exact = outputs.detach().double().cpu().requires_grad_()
+    expected = dense_histograms(relaxed_descriptors(exact, kind), groups.cpu(), kind, bins, ignore)
     weights = torch.randn(2, *expected[0].shape, dtype=torch.float64)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(computed, expected, strict=True):
         torch.testing.assert_close(one.double().cpu(), other, rtol=1e-4, atol=2e-3)
-    (gradient,) = torch.autograd.grad(found, outputs, tuple(weights.to(outputs)))
-    (truth,) = torch.autograd.grad(expected, exactly, tuple(weights))
+    (gradient,) = torch.autograd.grad(computed, outputs, tuple(weights.to(outputs)))
+    (expected_gradient,) = torch.autograd.grad(expected, exact, tuple(weights))
     # In single precision a distance may fall on the other side of a bin centre, where the slope jumps.
-    assert float((gradient.double().cpu() - truth).norm() / truth.norm()) < 0.02
+    error = (gradient.double().cpu() - expected_gradient).norm() / expected_gradient.norm()
+    assert float(error) < 0.02
 
 
 @pytest.mark.parametrize("kind", ["real", "binary"])
-@pytest.mark.parametrize("spacing", [None, 1.5])
-def test_gradcheck(kind: Kind, spacing: float | None) -> None:
+@pytest.mark.parametrize("bin_power", [None, 1.5])
+def test_gradcheck(kind: Kind, bin_power: float | None) -> None:
     outputs = torch.randn(12, 5, dtype=torch.float64, requires_grad=True)
     groups = torch.arange(12) // 3
     ignore = random_ignore(12, 4, 0.5)
-    loss = AveragePrecisionLoss(kind, 7, pooled=0.5, spacing=spacing)
+    loss = AveragePrecisionLoss(kind, 7, pooled_weight=0.5, bin_power=bin_power)
     assert torch.autograd.gradcheck(lambda x: loss(x, groups, ignore), outputs, eps=1e-7, atol=1e-6)
 
 
 def test_rows_of_the_list_are_the_rows_of_the_whole() -> None:
     descriptors = relaxed_descriptors(torch.randn(50, 6, dtype=torch.float64), "real")
     groups = torch.randint(0, 12, (50,)).sort().values
-    whole = Lists("real", 9, 2 / 9, groups, random_ignore(50, 5, 0.3), range(50))
-    all_matches, all_ranked = tiles.histograms(descriptors, whole)
-    by_matches, by_ranked = torch.randn(2, 50, 10, dtype=torch.float64)
-    all_gradient = tiles.descriptor_gradient(descriptors, whole, by_matches, by_ranked)
+    whole = RankedLists("real", 9, 2 / 9, groups, random_ignore(50, 5, 0.3), range(50))
+    all_matches, all_ranked = tiled_histograms.histograms(descriptors, whole)
+    grad_matches, grad_ranked = torch.randn(2, 50, 10, dtype=torch.float64)
+    all_gradient = tiled_histograms.descriptor_gradient(descriptors, whole, grad_matches, grad_ranked)
     for rows in (range(13), range(13, 31), range(31, 50), range(20, 20)):
-        part = Lists("real", 9, 2 / 9, groups, whole.ignore, rows)
-        matches, ranked = tiles.histograms(descriptors, part)
+        some = RankedLists("real", 9, 2 / 9, groups, whole.ignore, rows)
+        matches, ranked = tiled_histograms.histograms(descriptors, some)
         torch.testing.assert_close(matches, all_matches[rows.start : rows.stop])
         torch.testing.assert_close(ranked, all_ranked[rows.start : rows.stop])
-        gradient = tiles.descriptor_gradient(descriptors, part, by_matches, by_ranked)
+        gradient = tiled_histograms.descriptor_gradient(descriptors, some, grad_matches, grad_ranked)
         torch.testing.assert_close(gradient, all_gradient[rows.start : rows.stop])
 
 
-def test_histograms_equal_the_textbook_in_the_order_given() -> None:
+def test_histograms_equal_the_textbook_in_the_order_of_the_batch() -> None:
     outputs = torch.randn(30, 5, dtype=torch.float64)
     groups = torch.randint(0, 8, (30,))
-    found = fused_histograms(relaxed_descriptors(outputs, "real"), groups, "real", 11)
-    for one, other in zip(found, textbook_histograms(outputs, groups, "real", 11, None), strict=True):
+    computed = fused_histograms(relaxed_descriptors(outputs, "real"), groups, "real", 11)
+    for one, other in zip(computed, textbook_histograms(outputs, groups, "real", 11, None), strict=True):
         torch.testing.assert_close(one, other)
 
 
 def test_is_deterministic(device: torch.device) -> None:
     outputs = torch.randn(900, 32, device=device, requires_grad=True)
     groups = torch.arange(900, device=device) // 3
-    loss = AveragePrecisionLoss("real", pooled=1.0)
+    loss = AveragePrecisionLoss("real", pooled_weight=1.0)
     torch.use_deterministic_algorithms(True)
     try:
         first, *others = (value_and_gradient(loss(outputs, groups), outputs) for _ in range(3))
     finally:
         torch.use_deterministic_algorithms(False)
-    usual = value_and_gradient(loss(outputs, groups), outputs)
-    torch.testing.assert_close(usual, first, rtol=1e-3, atol=1e-6)
+    default = value_and_gradient(loss(outputs, groups), outputs)
+    torch.testing.assert_close(default, first, rtol=1e-3, atol=1e-6)
     for other in others:
         assert torch.equal(first[0], other[0])
         assert torch.equal(first[1], other[1])
@@ -135,16 +144,16 @@ def test_half_precision_outputs_keep_their_type(dtype: torch.dtype, device: torc
     assert value.dtype == torch.float32
     assert gradient.dtype == dtype
     widened = outputs.detach().float().requires_grad_()
-    expected, truth = value_and_gradient(AveragePrecisionLoss("real")(widened, groups), widened)
+    expected, expected_gradient = value_and_gradient(AveragePrecisionLoss("real")(widened, groups), widened)
     torch.testing.assert_close(value, expected)
-    torch.testing.assert_close(gradient, truth.to(dtype))
+    torch.testing.assert_close(gradient, expected_gradient.to(dtype))
 
 
 def test_autocast_changes_nothing(device: torch.device) -> None:
     outputs = torch.randn(80, 16, device=device, requires_grad=True)
     groups = torch.arange(80) // 4
     for ignore in (None, torch.zeros(80, 80, dtype=torch.bool)):
-        loss = AveragePrecisionLoss("real", pooled=1.0)
+        loss = AveragePrecisionLoss("real", pooled_weight=1.0)
         expected = value_and_gradient(loss(outputs, groups, ignore), outputs)
         with torch.autocast(device.type, dtype=torch.bfloat16):
             inside = loss(outputs, groups, ignore)
@@ -152,16 +161,17 @@ def test_autocast_changes_nothing(device: torch.device) -> None:
 
 
 def test_compiled_caller_gets_equal_numbers(device: torch.device) -> None:
-    loss = AveragePrecisionLoss("real", pooled=0.5)
+    loss = AveragePrecisionLoss("real", pooled_weight=0.5)
     outputs = torch.randn(40, 8, device=device, requires_grad=True)
     groups = torch.arange(40, device=device) // 2
 
     def step(outputs: Tensor, groups: Tensor) -> Tensor:
-        return 3 * loss(outputs * 2, groups)
+        value: Tensor = 3 * loss(outputs * 2, groups)
+        return value
 
     compiled = torch.compile(step, backend="aot_eager")
-    found = value_and_gradient(compiled(outputs, groups), outputs)
-    torch.testing.assert_close(found, value_and_gradient(step(outputs, groups), outputs))
+    computed = value_and_gradient(compiled(outputs, groups), outputs)
+    torch.testing.assert_close(computed, value_and_gradient(step(outputs, groups), outputs))
 
 
 def test_non_contiguous_outputs(device: torch.device) -> None:
@@ -171,24 +181,34 @@ def test_non_contiguous_outputs(device: torch.device) -> None:
     assert not transposed.is_contiguous()
     plain = transposed.detach().contiguous().requires_grad_()
     loss = AveragePrecisionLoss("real")
-    found = value_and_gradient(loss(transposed, groups), transposed)
-    torch.testing.assert_close(found, value_and_gradient(loss(plain, groups), plain))
+    computed = value_and_gradient(loss(transposed, groups), transposed)
+    torch.testing.assert_close(computed, value_and_gradient(loss(plain, groups), plain))
+
+
+class StorageWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records the bytes of the largest tensor that any operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.largest = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self.largest = max(self.largest, tensor.untyped_storage().nbytes())
+        return result
 
 
 def test_holds_no_square_tensor() -> None:
     items = 3000
     outputs = torch.randn(items, 8, requires_grad=True)
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):  # type: ignore[no-untyped-def]
-            nonlocal largest
-            result = function(*arguments, **(keywords or {}))
-            for tensor in torch.utils._pytree.tree_leaves(result):
-                if isinstance(tensor, Tensor):
-                    largest = max(largest, tensor.untyped_storage().nbytes())
-            return result
-
-    with Watch():
-        AveragePrecisionLoss("real", pooled=1.0)(outputs, torch.zeros(items, dtype=torch.int64)).backward()
-    assert 0 < largest < 4 * items * items / 8
+    with StorageWatch() as watch:
+        AveragePrecisionLoss("real", pooled_weight=1.0)(outputs, torch.zeros(items, dtype=torch.int64)).backward()
+    assert 0 < watch.largest < 4 * items * items / 8

@@ -1,9 +1,9 @@
-"""Lists across processes: every query ranks the patches of all ranks, not only of its own.
+"""Objectives over the batches of all ranks: every query ranks the patches of every rank.
 
-Each rank gathers all descriptors (O(M d)), makes the histograms of its share of the queries and shares them
-(O(M b)), so all ranks see the same loss; in backward each rank makes the gradient of its share of the
-descriptors, in both their roles, as query and as item of every other rank's lists, and shares that. The
-pairs, the O(M²) part, are split evenly, and no rank holds an M x M tensor.
+Each rank gathers all descriptors (O(M d)), computes the histograms of its share of the queries and gathers those of the
+others (O(M b)), so that all ranks have the same loss. In backward, each rank computes the gradient of its share of
+the descriptors, as queries and as items of every rank's lists, and gathers the rest. The O(M²) work on pairs is split
+evenly, and no rank holds an M x M tensor.
 """
 
 from itertools import pairwise
@@ -15,20 +15,20 @@ from torch import Tensor, nn
 
 from doap.objectives.fused import fused_histograms
 from doap.objectives.lists import IgnoreTable, check_labels, check_matches
-from doap.objectives.loss import AveragePrecisionLoss, Batch
+from doap.objectives.loss import AveragePrecisionLoss, DescriptorBatch
 from doap.types import Kind
 
 
 class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
-    """`AveragePrecisionLoss` of the union of all ranks' batches; each rank gives its own, of any size.
+    """`AveragePrecisionLoss` over the concatenated batches of all ranks, which may differ in size.
 
-    The value, the same on every rank, is that of one process with the whole batch, rank after rank. For the
-    gradient to be that of one process too, average the ranks' parameter gradients, as
-    `DistributedDataParallel` does: each rank's part comes multiplied by the number of ranks. All ranks must
-    call forward and backward together, and scale the loss alike.
+    The value is the same on every rank and equals that of one process with the whole batch. The gradient of each
+    rank is multiplied by the number of ranks, so that averaging the parameter gradients over ranks, as
+    `DistributedDataParallel` does, gives the gradient of one process. All ranks must call forward and backward
+    together and scale the loss alike.
 
-    Groups, pools and ignore labels mean the same on all ranks, and so must the ignore table; a dense ignore
-    mask, M x M, is refused. `average_precisions` and `histograms` return those of the whole union.
+    Groups, pools, ignore labels and the ignore table must mean the same on all ranks. A dense M x M ignore mask is
+    not supported. `average_precisions` and `histograms` return those of the whole batch.
     """
 
     def forward(
@@ -38,40 +38,43 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
         ignore: IgnoreTable | Tensor | None = None,
         pools: Tensor | None = None,
     ) -> Tensor:
-        """Compute the loss of the union, a scalar; arguments as `AveragePrecisionLoss.forward`, this rank's."""
+        """Compute the loss of the whole batch, a scalar, from this rank's part.
+
+        Arguments as in `AveragePrecisionLoss.forward`, for this rank's patches.
+        """
         if pools is not None:
-            pools = _gather(pools.to(outputs.device), _sizes(pools, outputs.device))
+            pools = _gather_rows(pools.to(outputs.device), _row_counts(pools, outputs.device))
         return super().forward(outputs, groups, ignore, pools)
 
-    def _check(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None) -> Batch:
-        """The union of all ranks' batches."""
+    def _check(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None) -> DescriptorBatch:
+        """Gather the batches of all ranks and check the result."""
         if isinstance(ignore, Tensor):
             raise ValueError("an ignore mask does not span processes: give an IgnoreTable")
         check_labels("groups", groups, len(outputs))
-        return super()._check(*_union(outputs, groups, ignore))
+        return super()._check(*_gather_batch(outputs, groups, ignore))
 
-    def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (a rank's own need not match)
+    def _check_has_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (one rank may have no match)
         check_matches(matches.sum(1) > 0)
 
-    def _fused(
+    def _fused_histograms(
         self, descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | None
     ) -> tuple[Tensor, Tensor]:
         ranks, rank, items = dist.get_world_size(), dist.get_rank(), len(groups)
-        cuts = [items * r // ranks for r in range(ranks + 1)]
-        shares = [end - start for start, end in pairwise(cuts)]
-        rows = range(cuts[rank], cuts[rank + 1])
+        bounds = [items * r // ranks for r in range(ranks + 1)]
+        counts = [end - start for start, end in pairwise(bounds)]
+        rows = range(bounds[rank], bounds[rank + 1])
         return fused_histograms(
-            descriptors, groups, kind, bins, ignore, rows, collect=lambda part: _gather(part, shares)
+            descriptors, groups, kind, bins, ignore, rows, gather_rows=lambda share: _gather_rows(share, counts)
         )
 
 
-class UnionLoss(nn.Module):
-    """Any other objective over the union of all ranks' batches, computed whole on every rank.
+class GatheredLoss(nn.Module):
+    """Any objective over the concatenated batches of all ranks, computed in full on every rank.
 
-    Value and gradient are as those of `DistributedAveragePrecisionLoss`, without its sharing of the work.
+    Value and gradient are scaled as in `DistributedAveragePrecisionLoss`; the work is not split.
 
     Args:
-        objective: (M, d) outputs, (M,) groups and what to ignore to a scalar.
+        objective: maps (M, d) outputs, (M,) groups and an `IgnoreTable` or None to a scalar.
     """
 
     def __init__(self, objective: nn.Module) -> None:
@@ -79,64 +82,71 @@ class UnionLoss(nn.Module):
         self.objective = objective
 
     def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
-        """Compute the loss of the union from this rank's (m, d) outputs, (m,) groups and (m,) labels to ignore."""
+        """Compute the loss of the whole batch, a scalar.
+
+        Args:
+            outputs: (m, d) raw activations of this rank.
+            groups: (m,) integer group of each of its patches.
+            ignore: pairs to leave out, with (m,) labels.
+        """
         check_labels("groups", groups, len(outputs))
-        loss: Tensor = self.objective(*_union(outputs, groups, ignore))
+        loss: Tensor = self.objective(*_gather_batch(outputs, groups, ignore))
         return loss
 
 
 class _GatherOutputs(torch.autograd.Function):
-    """All ranks' outputs, one after the other. Backward expects the whole gradient on every rank."""
+    """Concatenation of all ranks' outputs. Backward expects the whole gradient on every rank."""
 
     @staticmethod
-    def forward(ctx: Any, outputs: Tensor, sizes: list[int]) -> Tensor:
-        ctx.sizes = sizes
-        return _gather(outputs, sizes)
+    def forward(ctx: Any, outputs: Tensor, counts: list[int]) -> Tensor:
+        ctx.counts = counts
+        return _gather_rows(outputs, counts)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         rank = dist.get_rank()
-        start = sum(ctx.sizes[:rank])
-        return gradient[start : start + ctx.sizes[rank]] * len(ctx.sizes), None
+        start = sum(ctx.counts[:rank])
+        return gradient[start : start + ctx.counts[rank]] * len(ctx.counts), None
 
 
-def _union(outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None) -> tuple[Tensor, Tensor, IgnoreTable | None]:
-    """All ranks' outputs, which carry the gradient, their groups, and what they ignore."""
+def _gather_batch(
+    outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None
+) -> tuple[Tensor, Tensor, IgnoreTable | None]:
+    """Return all ranks' outputs, with gradient, their groups, and the pairs to ignore."""
     device = outputs.device
-    sizes = _sizes(outputs, device)
+    counts = _row_counts(outputs, device)
     if ignore is not None:
-        ignore = IgnoreTable(_gather(ignore.labels.to(device), sizes), ignore.table)
-    return union(outputs, sizes), _gather(groups.to(device), sizes), ignore
+        ignore = IgnoreTable(_gather_rows(ignore.labels.to(device), counts), ignore.table)
+    return gather_outputs(outputs, counts), _gather_rows(groups.to(device), counts), ignore
 
 
-def union(outputs: Tensor, sizes: list[int] | None = None) -> Tensor:
-    """All ranks' (m, d) outputs, one after the other, for a loss that every rank computes whole.
+def gather_outputs(outputs: Tensor, counts: list[int] | None = None) -> Tensor:
+    """Return all ranks' (m, d) outputs, concatenated, with gradient, for a loss that every rank computes in full.
 
-    They carry the gradient; each rank's part comes multiplied by the number of ranks, as in
-    `DistributedAveragePrecisionLoss`.
+    The gradient is multiplied by the number of ranks, as in `DistributedAveragePrecisionLoss`.
 
     Args:
-        outputs: this rank's.
-        sizes: how many each rank has, where that is known.
+        outputs: (m, d) outputs of this rank.
+        counts: number of rows of each rank; gathered if not given.
     """
-    gathered: Tensor = _GatherOutputs.apply(outputs, sizes or _sizes(outputs, outputs.device))  # type: ignore[no-untyped-call]
+    gathered: Tensor = _GatherOutputs.apply(outputs, counts or _row_counts(outputs, outputs.device))  # type: ignore[no-untyped-call]
     return gathered
 
 
-def _sizes(rows: Tensor, device: torch.device) -> list[int]:
-    """How many rows each rank has."""
+def _row_counts(rows: Tensor, device: torch.device) -> list[int]:
+    """Return the number of rows of each rank."""
     if not dist.is_initialized():
-        raise ValueError("there are no processes to share the list with: call torch.distributed.init_process_group")
-    sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size())]
-    dist.all_gather(sizes, torch.tensor([len(rows)], device=device))
-    return [int(size) for size in sizes]
+        raise ValueError("there is no process group to gather from: call torch.distributed.init_process_group first")
+    counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size())]
+    dist.all_gather(counts, torch.tensor([len(rows)], device=device))
+    return [int(count) for count in counts]
 
 
-def _gather(rows: Tensor, sizes: list[int]) -> Tensor:
-    """All ranks' rows, one after the other; `sizes` says how many each has."""
-    # Collectives want the same shape of all: pad to the longest.
-    padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+def _gather_rows(rows: Tensor, counts: list[int]) -> Tensor:
+    """Return all ranks' rows, concatenated; `counts` is the number of rows of each rank."""
+    # all_gather needs equal shapes: pad to the longest.
+    padded = rows.new_zeros(max(counts), *rows.shape[1:])
     padded[: len(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(parts, padded)
-    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    gathered = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(gathered, padded)
+    return torch.cat([rows_of_rank[:count] for rows_of_rank, count in zip(gathered, counts, strict=True)])

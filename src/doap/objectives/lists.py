@@ -1,4 +1,4 @@
-"""What each query of a batch ranks: everything the objective needs to know besides the descriptors."""
+"""Ranked lists of a batch: checks of the input, pairs to ignore, and the parameters of the histograms."""
 
 from dataclasses import dataclass
 
@@ -8,27 +8,27 @@ from torch import Tensor
 from doap.types import Kind
 
 
-def reach(kind: Kind, dimensions: int) -> float:
-    """The largest distance there is: 2 between unit vectors, all bits between binary descriptors."""
+def max_distance(kind: Kind, dimensions: int) -> float:
+    """Return the largest possible distance: 2 between unit vectors, the number of bits between binary descriptors."""
     return 2.0 if kind == "real" else float(dimensions)
 
 
 def check_labels(name: str, labels: Tensor, items: int) -> None:
-    """Refuse labels that are not one integer an item."""
+    """Raise a ValueError unless `labels` holds one integer per item."""
     if labels.shape != (items,) or labels.is_floating_point():
-        raise ValueError(f"{name} must be {items} integers, one an output, not {tuple(labels.shape)} {labels.dtype}")
+        raise ValueError(f"{name} must be {items} integers, one per output, not {tuple(labels.shape)} {labels.dtype}")
 
 
 def check_batch(outputs: Tensor, groups: Tensor) -> None:
-    """Refuse what no objective can work on."""
+    """Raise a ValueError unless `outputs` are (M, d) floats and `groups` are (M,) integers."""
     if outputs.ndim != 2 or not outputs.is_floating_point():
         raise ValueError(f"outputs must be (M, d) floats, not {tuple(outputs.shape)} {outputs.dtype}")
     check_labels("groups", groups, len(outputs))
 
 
-def check_matches(found: Tensor) -> None:
-    """Refuse a batch in which no bool says that there is a match. On a GPU this waits for the work before it."""
-    if not found.any():
+def check_matches(has_match: Tensor) -> None:
+    """Raise a ValueError if no element of a bool tensor is true. On a GPU this synchronises."""
+    if not has_match.any():
         raise ValueError("no patch of this batch has a match in it: sample whole groups of two or more")
 
 
@@ -36,9 +36,9 @@ def check_matches(found: Tensor) -> None:
 class IgnoreTable:
     """Pairs that count neither as match nor as non-match, without an M x M mask.
 
-    Items whose labels ignore each other leave each other's list; two patches of one group never do. A
-    label can stand for anything: with clusters inside sequences, give every cluster of every sequence
-    its own label and let the table say which of them look too much alike.
+    Items whose labels ignore each other are left out of each other's list. Two patches of one group are never
+    ignored. Labels can stand for anything: for clusters inside sequences, give every cluster of every sequence
+    its own label, and mark in the table which clusters look too much alike.
 
     Args:
         labels: (M,) integer label of each item, in 0..K-1.
@@ -49,9 +49,9 @@ class IgnoreTable:
     table: Tensor
 
     def check(self, items: int) -> None:
-        """Refuse a table that does not fit a batch of so many items.
+        """Raise a ValueError if the table does not fit a batch of this many items.
 
-        What a table or labels on a GPU hold is not looked at: every batch would wait for the answer.
+        The values of tables and labels on a GPU are not checked: that would synchronise in every batch.
         """
         if self.table.ndim != 2 or self.table.shape[0] != self.table.shape[1] or self.table.dtype != torch.bool:
             raise ValueError(f"the ignore table must be (K, K) bool, not {tuple(self.table.shape)} {self.table.dtype}")
@@ -64,30 +64,30 @@ class IgnoreTable:
             raise ValueError(f"ignore labels must lie in 0..{len(self.table) - 1}, the rows of the table")
 
     def __or__(self, other: "IgnoreTable") -> "IgnoreTable":
-        """Ignore what either ignores: a label of the result stands for a pair of labels that some item has.
+        """Return a table that ignores what either ignores; its labels stand for the pairs of labels that occur.
 
-        With labels on the CPU a GPU that holds the tables never waits.
+        With labels on the CPU, tables on a GPU are combined without synchronising.
         """
         pairs = self.labels * len(other.table) + other.labels.to(self.labels.device)
-        names, labels = torch.unique(pairs, return_inverse=True)
+        unique_pairs, labels = torch.unique(pairs, return_inverse=True)
         table = self.table
-        mine = (names // len(other.table)).to(table.device, non_blocking=True)
-        theirs = (names % len(other.table)).to(table.device, non_blocking=True)
-        others = other.table.to(table.device)
-        return IgnoreTable(labels, table[mine][:, mine] | others[theirs][:, theirs])
+        own_labels = (unique_pairs // len(other.table)).to(table.device, non_blocking=True)
+        other_labels = (unique_pairs % len(other.table)).to(table.device, non_blocking=True)
+        other_table = other.table.to(table.device)
+        return IgnoreTable(labels, table[own_labels][:, own_labels] | other_table[other_labels][:, other_labels])
 
 
 @dataclass(frozen=True)
-class Lists:
-    """The lists of a batch whose items are sorted by group, so that matches sit near the diagonal.
+class RankedLists:
+    """Parameters of the histograms of a batch whose items are sorted by group: matches lie near the diagonal.
 
     Args:
         kind: which distance, Euclidean ("real") or Hamming ("binary").
         bins: b, the number of bin intervals.
         width: w, the distance between two bin centres.
         groups: (M,) int64, ascending.
-        ignore: in the same order, or None.
-        rows: the queries to work on; each of them ranks all M items.
+        ignore: pairs to ignore, in the same order, or None.
+        rows: the queries to compute; each of them ranks all M items.
     """
 
     kind: Kind

@@ -1,4 +1,9 @@
-"""The objective to train with: one minus Average Precision, of each query, of pooled lists and of matching."""
+"""The training objective: one minus Average Precision, per query, of pooled lists and of the matching list.
+
+    loss = 1 - mean_q AP(q) + pooled_weight · (1 - mean_p AP(p)) + matching_weight · (1 - AP_m)
+
+AP(q) is the paper's objective (section 3.2, see `average_precision`). The other two terms are additions.
+"""
 
 from typing import NamedTuple
 
@@ -7,21 +12,23 @@ from torch import Tensor, nn
 
 from doap.objectives.average_precision import (
     dense_histograms,
-    pool,
+    pool_histograms,
+    rebin_histograms,
     relaxed_average_precision,
     relaxed_descriptors,
-    uneven,
 )
 from doap.objectives.fused import fused_histograms
 from doap.objectives.lists import IgnoreTable, check_batch, check_labels, check_matches
-from doap.objectives.matching import matching_precision
+from doap.objectives.matching import matching_average_precision
 from doap.types import Kind
 
-FINE = 100  # even bins of which uneven ones are made
+FINE_BINS = 100  # even bins from which uneven ones are computed
+DEFAULT_REAL_BINS = 25
+DEFAULT_UNEVEN_BINS = 10
 
 
-class Batch(NamedTuple):
-    """A checked batch: (M, d) unit vectors or relaxed bits, their (M,) groups, and what to leave out."""
+class DescriptorBatch(NamedTuple):
+    """A checked batch: (M, d) unit vectors or relaxed bits, (M,) int64 groups, and the pairs to ignore."""
 
     descriptors: Tensor
     groups: Tensor
@@ -29,30 +36,31 @@ class Batch(NamedTuple):
 
 
 class AveragePrecisionLoss(nn.Module):
-    """1 - mean relaxed AP, every patch of the batch a query, the other patches of its group its matches.
+    """1 - mean relaxed AP; every patch of the batch is a query, the other patches of its group are its matches.
 
-    With `pooled` also the AP of lists that hold the pairs (query, item) of many queries at once, ranked by
-    distance: per-query AP leaves open how the distances of different queries compare, which matters to
-    whoever thresholds them. A pool's histograms are the sums of its queries' (notation as in
-    `average_precision`), and its AP follows from them by the same formula:
+    With `pooled_weight` also the AP of lists that hold the pairs (query, item) of many queries, ranked by distance.
+    The AP of single queries does not constrain how distances of different queries compare, which matters when
+    matches are thresholded by distance. The histograms of a pool p are the sums over its queries (notation as in
+    `average_precision`), and its AP follows by the same formula:
 
         h⁺_k(p) = Σ_{q ∈ p} h⁺_k(q),   h_k(p) = Σ_{q ∈ p} h_k(q)
         AP(p) = 1/N⁺(p) Σ_k h⁺_k(p) (H⁺_{k-1}(p) + H⁺_k(p) + 1) / (H_{k-1}(p) + H_k(p) + 1)
 
-        loss = 1 - mean_{q: S⁺ ≠ ∅} AP(q) + pooled · (1 - mean_{p: N⁺(p) > 0} AP(p)) + matching · (1 - AP_m)
+        loss = 1 - mean_{q: S⁺ ≠ ∅} AP(q)
+                 + pooled_weight · (1 - mean_{p: N⁺(p) > 0} AP(p)) + matching_weight · (1 - AP_m)
 
-    where N⁺(p) is how many pairs of the pool match. AP_m, the AP of matching, serves the same end with one list of
-    all matches and nearest non-matches: see `matching`.
+    N⁺(p) is the number of matching pairs of the pool. AP_m is the AP of one list of all matches and nearest
+    non-matches, with the same purpose: see `matching`.
 
     Args:
         kind: "real" (L2-normalised, Euclidean) or "binary" (tanh, Hamming).
-        bins: b, the number of bin intervals. By default 25 for real-valued descriptors, and the number
-            of bits, one bin an integer distance, for binary ones: the paper's choices. 10 with `spacing`.
-        pooled: weight of the pooled lists.
-        matching: weight of the list of matching, whose bins are the usual ones whatever those of the others.
-        spacing: by default bins are even in D. With an e they are even in u^e, where u is D²/4 between unit vectors
-            and D/b between b bits, from 0 to 1: the larger, the wider are bins among near neighbours, and the
-            narrower among the many that are far. FastAP's are even in u.
+        bins: b, the number of bin intervals. The default is the paper's: 25 for real-valued descriptors, and the
+            number of bits for binary ones, one bin per integer distance. With `bin_power` the default is 10.
+        pooled_weight: weight of the pooled lists.
+        matching_weight: weight of the matching list. With `bin_power`, its bins are the paper's.
+        bin_power: None for bins that are even in D. Otherwise bins are even in u^bin_power, where u in [0, 1] is
+            D²/4 between unit vectors and D/d between d bits. Larger powers give wider bins among near neighbours
+            and narrower bins among the many distant items. A power of 1 gives FastAP's bins.
 
     Example:
         >>> import torch
@@ -68,25 +76,25 @@ class AveragePrecisionLoss(nn.Module):
         self,
         kind: Kind,
         bins: int | None = None,
-        pooled: float = 0.0,
-        matching: float = 0.0,
-        spacing: float | None = None,
+        pooled_weight: float = 0.0,
+        matching_weight: float = 0.0,
+        bin_power: float | None = None,
     ) -> None:
         super().__init__()
         if kind not in ("real", "binary"):
-            raise ValueError(f'kind is "real" or "binary", not {kind!r}')
-        if spacing is not None and not 0 < spacing < float("inf"):
-            raise ValueError(f"spacing is a power over 0, not {spacing}")
+            raise ValueError(f'kind must be "real" or "binary", not {kind!r}')
+        if bin_power is not None and not 0 < bin_power < float("inf"):
+            raise ValueError(f"bin_power must be greater than 0 and finite, not {bin_power}")
         if bins is not None and bins < 1:
             raise ValueError(f"bins must be at least 1, not {bins}")
-        for name, weight in (("pooled", pooled), ("matching", matching)):
+        for name, weight in (("pooled_weight", pooled_weight), ("matching_weight", matching_weight)):
             if not 0 <= weight < float("inf"):
-                raise ValueError(f"{name} is a weight, 0 or more, not {weight}")
+                raise ValueError(f"{name} must be at least 0 and finite, not {weight}")
         self.kind: Kind = kind
         self.bins = bins
-        self.pooled = pooled
-        self.matching = matching
-        self.spacing = spacing
+        self.pooled_weight = pooled_weight
+        self.matching_weight = matching_weight
+        self.bin_power = bin_power
 
     def forward(
         self,
@@ -95,94 +103,99 @@ class AveragePrecisionLoss(nn.Module):
         ignore: IgnoreTable | Tensor | None = None,
         pools: Tensor | None = None,
     ) -> Tensor:
-        """Compute the loss of a batch, a scalar; not a number where a descriptor is not.
+        """Compute the loss of a batch, a scalar; NaN if a descriptor is NaN.
 
         Args:
-            outputs: (M, d) raw activations of the network; normalisation or tanh happens here.
-            groups: (M,) integer group of each patch. Left on the CPU, they are checked there, and a GPU never
-                waits for the check.
-            ignore: pairs to leave out of the lists, as an `IgnoreTable`; or, in batches small enough for
-                M x M tensors, as an (M, M) bool mask, whether query i ignores item j. Patches of one group
-                are never ignored.
-            pools: (M,) integer pool of each query, such as its photo or sequence; by default all are one pool.
+            outputs: (M, d) raw activations of the network; normalisation or tanh is applied here.
+            groups: (M,) integer group of each patch. On the CPU they are checked without synchronising a GPU.
+            ignore: pairs to leave out of the lists, as an `IgnoreTable`, or, in batches small enough for M x M
+                tensors, as an (M, M) bool mask: whether query i ignores item j. Patches of one group are never
+                ignored.
+            pools: (M,) integer pool of each query, such as its photo or sequence; one pool of all by default.
+
+        Raises:
+            ValueError: if shapes or types are wrong, or no patch has a match.
         """
         batch = self._check(outputs, groups, ignore)
         matches, ranked = self._histograms(batch)
-        self._require_a_match(batch.groups, matches)
+        self._check_has_match(batch.groups, matches)
         loss = 1 - _mean_precision(matches, ranked)
-        if self.pooled:
+        if self.pooled_weight:
             if pools is not None:
                 check_labels("pools", pools, len(matches))
                 pools = pools.to(matches.device)
-            loss = loss + self.pooled * (1 - _mean_precision(pool(matches, pools), pool(ranked, pools)))
-        if self.matching:
+            precision = _mean_precision(pool_histograms(matches, pools), pool_histograms(ranked, pools))
+            loss = loss + self.pooled_weight * (1 - precision)
+        if self.matching_weight:
             bins = self._even_bins(batch.descriptors)
-            precision = matching_precision(batch.descriptors, batch.groups, self.kind, bins, batch.ignore)
-            loss = loss + self.matching * (1 - precision)
+            precision = matching_average_precision(batch.descriptors, batch.groups, self.kind, bins, batch.ignore)
+            loss = loss + self.matching_weight * (1 - precision)
         return loss
 
     def average_precisions(
         self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Relaxed AP of every query, 0 where there is no match, and which queries have a match at all: both (M,)."""
+        """Return the relaxed AP of every query, 0 without a match, and whether it has a match: both (M,)."""
         matches, ranked = self.histograms(outputs, groups, ignore)
         return relaxed_average_precision(matches, ranked), _has_match(matches)
 
     def histograms(
         self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The histograms h⁺ and h of every query, each (M, bins + 1)."""
+        """Return the histograms h⁺ and h of every query, each (M, bins + 1)."""
         return self._histograms(self._check(outputs, groups, ignore))
 
-    def _check(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None) -> Batch:
-        """The batch, with what to ignore on the device of its descriptors."""
+    def _check(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | Tensor | None) -> DescriptorBatch:
+        """Check a batch and move the pairs to ignore to the device of its outputs."""
         check_batch(outputs, groups)
         descriptors, groups = relaxed_descriptors(outputs, self.kind), groups.to(torch.int64)
         if isinstance(ignore, Tensor):
             if ignore.shape != (len(groups), len(groups)) or ignore.dtype != torch.bool:
                 raise ValueError(f"an ignore mask must be (M, M) bool, not {tuple(ignore.shape)} {ignore.dtype}")
-            return Batch(descriptors, groups, ignore.to(outputs.device))
+            return DescriptorBatch(descriptors, groups, ignore.to(outputs.device))
         if ignore is not None:
             ignore.check(len(groups))
             labels = ignore.labels.to(outputs.device, torch.int64, non_blocking=True)
             ignore = IgnoreTable(labels, ignore.table.to(outputs.device))
-        return Batch(descriptors, groups, ignore)
+        return DescriptorBatch(descriptors, groups, ignore)
 
     def _even_bins(self, descriptors: Tensor) -> int:
-        usual = 25 if self.kind == "real" else descriptors.shape[1]
-        return usual if self.bins is None or self.spacing is not None else self.bins
+        """Return the number of bins that are even in D."""
+        default = DEFAULT_REAL_BINS if self.kind == "real" else descriptors.shape[1]
+        return default if self.bins is None or self.bin_power is not None else self.bins
 
-    def _histograms(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _histograms(self, batch: DescriptorBatch) -> tuple[Tensor, Tensor]:
         descriptors, groups, ignore = batch
-        if self.spacing is None:
-            return self._even(descriptors, groups, self.kind, self._even_bins(descriptors), ignore)
-        if self.kind == "real":  # on the sphere of radius √d, u = D²/4d is (d - F(x)ᵀF(x'))/2d, as of d bits
+        if self.bin_power is None:
+            return self._even_histograms(descriptors, groups, self.kind, self._even_bins(descriptors), ignore)
+        if self.kind == "real":  # scaled to length √d, u = D²/4d is (d - F(x)ᵀF(x'))/2d, as for d bits
             descriptors = descriptors * descriptors.shape[1] ** 0.5
-        return uneven(self._even(descriptors, groups, "binary", FINE, ignore), self.bins or 10, self.spacing)
+        fine = self._even_histograms(descriptors, groups, "binary", FINE_BINS, ignore)
+        return rebin_histograms(fine, self.bins or DEFAULT_UNEVEN_BINS, self.bin_power)
 
-    def _even(
+    def _even_histograms(
         self, descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | Tensor | None
     ) -> tuple[Tensor, Tensor]:
         if isinstance(ignore, Tensor):
             return dense_histograms(descriptors, groups.to(descriptors.device), kind, bins, ignore)
-        return self._fused(descriptors, groups, kind, bins, ignore)
+        return self._fused_histograms(descriptors, groups, kind, bins, ignore)
 
-    def _require_a_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (of all processes: below)
+    def _check_has_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (used by the distributed loss)
         if groups.device.type == "cpu" and (groups[1:] == groups[:-1]).any():
-            return  # as a rule the patches of a group come together, and there is nothing to sort
+            return  # patches of a group are usually adjacent: no sort needed
         ordered = groups.sort().values
         check_matches(ordered[1:] == ordered[:-1])
 
-    def _fused(
+    def _fused_histograms(
         self, descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | None
     ) -> tuple[Tensor, Tensor]:
         return fused_histograms(descriptors, groups, kind, bins, ignore)
 
 
 def _has_match(matches: Tensor) -> Tensor:
-    return matches.detach().sum(1) > 0.5  # the sum is a whole number but for rounding
+    return matches.detach().sum(1) > 0.5  # the sum is an integer up to rounding
 
 
 def _mean_precision(matches: Tensor, ranked: Tensor) -> Tensor:
-    """Mean AP of the lists that have a match; the others' is 0."""
+    """Return the mean AP of the lists that have a match; the AP of the others is 0."""
     return relaxed_average_precision(matches, ranked).sum() / _has_match(matches).sum()

@@ -1,4 +1,4 @@
-"""Each peer against an independent version: pytorch-metric-learning, or loops written from the paper's formula."""
+"""Each baseline against pytorch-metric-learning, or loops written from the formula of its paper."""
 
 import math
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from doap.objectives import (
     SOSNetLoss,
     TripletLoss,
 )
-from doap.objectives.baselines.pairs import pair_up
+from doap.objectives.baselines.pairs import make_pairs
 
-PEERS: list[Callable[[], nn.Module]] = [
+BASELINES: list[Callable[[], nn.Module]] = [
     FastAPLoss,
     GlobalOrthogonalLoss,
     HardNetLoss,
@@ -33,14 +33,14 @@ PEERS: list[Callable[[], nn.Module]] = [
     SOSNetLoss,
     TripletLoss,
 ]
-# Groups of two as in the papers; then of two, three and five, one alone, shuffled.
+# Groups of two as in the papers; and groups of one, two, three and five, shuffled.
 TWOS = torch.arange(24) // 2
 MIXED = torch.tensor([4, 0, 1, 4, 1, 0, 2, 1, 3, 3, 3, 5, 3, 3, 6, 6, 7, 7, 8, 8])
 GROUPS = pytest.mark.parametrize("groups", [TWOS, MIXED], ids=["twos", "mixed"])
 
 
 def table(groups: Tensor) -> IgnoreTable:
-    """Every group ignores the next but one."""
+    """Return a table in which groups with numbers that differ by two ignore each other."""
     names = torch.arange(int(groups.max()) + 1)
     return IgnoreTable(groups, (names[:, None] - names).abs() == 2)
 
@@ -48,25 +48,25 @@ def table(groups: Tensor) -> IgnoreTable:
 IGNORE = pytest.mark.parametrize("ignoring", [None, table], ids=["all", "ignoring"])
 
 
-def apart(groups: Tensor, ignoring: Callable[[Tensor], IgnoreTable] | None) -> Callable[[int, int], bool]:
-    """Whether two patches are each other's negatives."""
-    apart_by = (0, 2) if ignoring else (0,)
-    return lambda i, j: abs(int(groups[i] - groups[j])) not in apart_by
+def negatives_of(groups: Tensor, ignoring: Callable[[Tensor], IgnoreTable] | None) -> Callable[[int, int], bool]:
+    """Return a function that tells whether two patches are each other's negatives."""
+    excluded = (0, 2) if ignoring else (0,)
+    return lambda i, j: abs(int(groups[i] - groups[j])) not in excluded
 
 
 def outputs_for(groups: Tensor) -> Tensor:
-    """Random outputs in which matches are closer than others, none of them of length 1."""
+    """Return random outputs in which matches are closer than non-matches, none of length 1."""
     centres = torch.randn(int(groups.max()) + 1, 7, dtype=torch.float64)
     return (centres[groups] + 0.7 * torch.randn(len(groups), 7, dtype=torch.float64)).requires_grad_()
 
 
-def assert_same(found: Tensor, expected: Tensor, outputs: Tensor, precision: float = 1e-9) -> None:
-    """Values and gradients, which must not be all zero."""
-    (gradient,) = torch.autograd.grad(found, outputs)
-    (right,) = torch.autograd.grad(expected, outputs)
-    torch.testing.assert_close(found, expected, rtol=precision, atol=precision)
-    torch.testing.assert_close(gradient, right, rtol=100 * precision, atol=precision)
-    assert float(right.abs().max()) > 1e-4
+def assert_same(value: Tensor, expected: Tensor, outputs: Tensor, precision: float = 1e-9) -> None:
+    """Compare values and gradients, which must not be all zero."""
+    (gradient,) = torch.autograd.grad(value, outputs)
+    (expected_gradient,) = torch.autograd.grad(expected, outputs)
+    torch.testing.assert_close(value, expected, rtol=precision, atol=precision)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=100 * precision, atol=precision)
+    assert float(expected_gradient.abs().max()) > 1e-4
 
 
 def pairs_by_hand(groups: Tensor) -> list[tuple[int, int]]:
@@ -97,16 +97,16 @@ Ignoring = Callable[[Tensor], IgnoreTable] | None
 
 @GROUPS
 def test_pairs_use_each_patch_once(groups: Tensor) -> None:
-    pairs = pair_up(groups)
-    found = set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
-    assert found == set(pairs_by_hand(groups))
-    assert torch.equal(groups[pairs.first], groups[pairs.second])
+    pairs = make_pairs(groups)
+    indices = set(zip(pairs.anchors.tolist(), pairs.positives.tolist(), strict=True))
+    assert indices == set(pairs_by_hand(groups))
+    assert torch.equal(groups[pairs.anchors], groups[pairs.positives])
 
 
 @GROUPS
 @IGNORE
 def test_hardnet(groups: Tensor, ignoring: Ignoring) -> None:
-    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    negative, ignore = negatives_of(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
     terms = []
@@ -120,7 +120,7 @@ def test_hardnet(groups: Tensor, ignoring: Ignoring) -> None:
 @GROUPS
 @IGNORE
 def test_l2net(groups: Tensor, ignoring: Ignoring) -> None:
-    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    negative, ignore = negatives_of(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
     loss = outputs.new_zeros(())
@@ -143,13 +143,13 @@ def test_l2net(groups: Tensor, ignoring: Ignoring) -> None:
 @GROUPS
 @IGNORE
 def test_triplet_with_anchor_swap(groups: Tensor, ignoring: Ignoring) -> None:
-    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    negative, ignore = negatives_of(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     triplets = [(a, p, n) for a, p in pairs_by_hand(groups) for n in range(len(groups)) if negative(a, n)]
-    peer = losses.TripletMarginLoss(
+    reference = losses.TripletMarginLoss(
         margin=1.0, swap=True, distance=distances.LpDistance(normalize_embeddings=True), reducer=reducers.MeanReducer()
     )
-    expected = peer(
+    expected = reference(
         outputs, groups, indices_tuple=tuple(torch.tensor(column) for column in zip(*triplets, strict=True))
     )
     assert_same(TripletLoss()(outputs, groups, ignore), expected, outputs)
@@ -159,7 +159,7 @@ def test_triplet_with_anchor_swap(groups: Tensor, ignoring: Ignoring) -> None:
 @IGNORE
 @pytest.mark.parametrize("crowded", [0.0, 2.0])  # both sides of the hinge on the second moment
 def test_gor(groups: Tensor, crowded: float, ignoring: Ignoring) -> None:
-    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    negative, ignore = negatives_of(groups, ignoring), ignoring and ignoring(groups)
     outputs = (outputs_for(groups).detach() + crowded).requires_grad_()
     unit = unit_vectors(outputs)
     products = [unit[i] @ unit[j] for i in range(len(unit)) for j in range(i) if negative(i, j)]
@@ -178,7 +178,7 @@ def hardest(unit: list[Tensor], pairs: list[tuple[int, int]], negative: Callable
 @GROUPS
 @IGNORE
 def test_sosnet(groups: Tensor, ignoring: Ignoring) -> None:
-    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    negative, ignore = negatives_of(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
     first_order, second_order = [], []
@@ -187,20 +187,17 @@ def test_sosnet(groups: Tensor, ignoring: Ignoring) -> None:
         others = [j for j, (b, _) in enumerate(pairs) if negative(a, b)]
         near = set()
         for side, x in enumerate((a, p)):
-            near |= set(
-                sorted(others, key=lambda j, side=side, x=x: distance(unit[x], unit[pairs[j][side]]).item())[:3]
-            )
-        total = sum(
-            (distance(unit[a], unit[pairs[j][0]]) - distance(unit[p], unit[pairs[j][1]])) ** 2 for j in sorted(near)
-        )
-        second_order.append(total.sqrt())
+            by_distance = sorted((distance(unit[x], unit[pairs[j][side]]).item(), j) for j in others)
+            near |= {j for _, j in by_distance[:3]}
+        differences = [distance(unit[a], unit[pairs[j][0]]) - distance(unit[p], unit[pairs[j][1]]) for j in near]
+        second_order.append(torch.stack(differences).square().sum().sqrt())
     assert_same(SOSNetLoss(neighbours=3)(outputs, groups, ignore), mean(first_order) + mean(second_order), outputs)
 
 
 @GROUPS
 @IGNORE
 def test_hynet(groups: Tensor, ignoring: Ignoring) -> None:
-    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    negative, ignore = negatives_of(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit, pairs = unit_vectors(outputs), pairs_by_hand(groups)
     triplet, lengths = [], []
@@ -222,7 +219,7 @@ def test_fastap(groups: Tensor, bins: int) -> None:
 @GROUPS
 @IGNORE
 def test_smoothap(groups: Tensor, ignoring: Ignoring) -> None:
-    negative, ignore = apart(groups, ignoring), ignoring and ignoring(groups)
+    negative, ignore = negatives_of(groups, ignoring), ignoring and ignoring(groups)
     outputs = outputs_for(groups)
     unit = unit_vectors(outputs)
     precisions = []
@@ -240,24 +237,24 @@ def test_smoothap(groups: Tensor, ignoring: Ignoring) -> None:
     assert_same(SmoothAPLoss(0.05)(outputs, groups, ignore), 1 - mean(precisions), outputs)
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer is not L2NetLoss])
-def test_what_ignores_each_other_is_no_negative(peer: Callable[[], nn.Module]) -> None:
-    """Nothing pulls or pushes between two groups that ignore each other (but L2Net's correlations, over all)."""
+@pytest.mark.parametrize("baseline", [baseline for baseline in BASELINES if baseline is not L2NetLoss])
+def test_ignored_pairs_are_no_negatives(baseline: Callable[[], nn.Module]) -> None:
+    """Two groups that ignore each other do not affect each other's gradient (but for L2-Net's correlations)."""
     groups = torch.arange(8) // 4
     outputs = outputs_for(groups)
     ignore = IgnoreTable(groups, torch.ones(2, 2, dtype=torch.bool))
-    (gradient,) = torch.autograd.grad(peer()(outputs, groups, ignore), outputs)
+    (gradient,) = torch.autograd.grad(baseline()(outputs, groups, ignore), outputs)
     moved = outputs.detach().clone()
-    moved[groups == 1] = moved[groups == 1].flip(1)  # as far apart from each other as before
+    moved[groups == 1] = moved[groups == 1].flip(1)  # same distances within the group
     moved.requires_grad_()
-    (again,) = torch.autograd.grad(peer()(moved, groups, ignore), moved)
+    (again,) = torch.autograd.grad(baseline()(moved, groups, ignore), moved)
     torch.testing.assert_close(again[groups == 0], gradient[groups == 0])
 
 
 @GROUPS
 def test_fastap_ignoring(groups: Tensor) -> None:
     outputs = outputs_for(groups)
-    unit, negative = unit_vectors(outputs), apart(groups, table)
+    unit, negative = unit_vectors(outputs), negatives_of(groups, table)
     precisions = []
     for q in range(len(unit)):
         matches = [j for j in range(len(unit)) if groups[j] == groups[q] and j != q]
@@ -269,24 +266,24 @@ def test_fastap_ignoring(groups: Tensor) -> None:
         }
         total = outputs.new_zeros(())
         for k in range(11):
-            right, ranked = (sum(sum(weights[j][: k + 1]) for j in items) for items in (matches, listed))
-            total = total + sum(weights[j][k] for j in matches) * right / ranked if ranked > 0 else total
+            correct, ranked = (sum(sum(weights[j][: k + 1]) for j in items) for items in (matches, listed))
+            total = total + sum(weights[j][k] for j in matches) * correct / ranked if ranked > 0 else total
         precisions.append(total / len(matches))
     assert_same(FastAPLoss(10)(outputs, groups, table(groups)), 1 - mean(precisions), outputs)
 
 
-@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")  # within the peer
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")  # within pytorch-metric-learning
 @pytest.mark.parametrize("bins", [10, 100])
 def test_histogram(bins: int) -> None:
-    groups = MIXED[(MIXED != 5) & (MIXED != 2)]  # the peer leaves out two patches that both have no match
+    groups = MIXED[(MIXED != 5) & (MIXED != 2)]  # the reference omits pairs of two patches without a match
     outputs = outputs_for(groups)
-    peer = losses.HistogramLoss(n_bins=bins)
-    # The peer places the nodes in single precision.
-    assert_same(HistogramLoss(bins)(outputs, groups), peer(outputs, groups), outputs, precision=1e-5)
+    reference = losses.HistogramLoss(n_bins=bins)
+    # The reference computes bin centres in single precision.
+    assert_same(HistogramLoss(bins)(outputs, groups), reference(outputs, groups), outputs, precision=1e-5)
 
 
-@pytest.mark.parametrize("peer", PEERS)
-def test_peers_survive_duplicates_constants_and_one_group(peer: Callable[[], nn.Module]) -> None:
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_baselines_survive_duplicates_constants_and_one_group(baseline: Callable[[], nn.Module]) -> None:
     twice = torch.randn(8, 6).repeat_interleave(2, 0)
     cases = [
         (twice, torch.arange(16) // 2),
@@ -298,32 +295,34 @@ def test_peers_survive_duplicates_constants_and_one_group(peer: Callable[[], nn.
     ]
     for outputs, groups in cases:
         outputs = outputs.requires_grad_()
-        loss = peer()(outputs, groups)
+        loss = baseline()(outputs, groups)
         (gradient,) = torch.autograd.grad(loss, outputs)
         assert loss.ndim == 0
         assert math.isfinite(float(loss.detach()))
         assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("peer", PEERS)
-def test_peers_gradients_agree_with_differences(peer: Callable[[], nn.Module]) -> None:
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_gradients_of_baselines_agree_with_differences(baseline: Callable[[], nn.Module]) -> None:
     outputs = outputs_for(MIXED)
-    loss = peer()
+    loss = baseline()
     assert torch.autograd.gradcheck(lambda x: loss(x, MIXED), outputs, eps=1e-7, atol=1e-5)
 
 
-@pytest.mark.parametrize("peer", PEERS)
-def test_peers_refuse_batches_without_a_match(peer: Callable[[], nn.Module]) -> None:
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_baselines_refuse_batches_without_a_match(baseline: Callable[[], nn.Module]) -> None:
     with pytest.raises(ValueError, match="no patch of this batch has a match"):
-        peer()(torch.randn(4, 3), torch.arange(4))
+        baseline()(torch.randn(4, 3), torch.arange(4))
     with pytest.raises(ValueError, match="groups must be 4 integers"):
-        peer()(torch.randn(4, 3), torch.arange(3))
+        baseline()(torch.randn(4, 3), torch.arange(3))
 
 
-@pytest.mark.parametrize("peer", PEERS)
-def test_peers_run_on_every_device_and_under_autocast(peer: Callable[[], nn.Module], device: torch.device) -> None:
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_baselines_run_on_every_device_and_under_autocast(
+    baseline: Callable[[], nn.Module], device: torch.device
+) -> None:
     outputs = outputs_for(TWOS).detach().float()
-    expected = peer()(outputs, TWOS)
+    expected = baseline()(outputs, TWOS)
     with torch.autocast(device.type, dtype=torch.bfloat16):
-        found = peer()(outputs.to(device), TWOS)
-    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+        value = baseline()(outputs.to(device), TWOS)
+    torch.testing.assert_close(value.cpu(), expected, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,7 @@
-"""FastAP: Average Precision from the histogram of squared distances (Cakir et al., CVPR 2019)."""
+"""FastAP: Average Precision from histograms of squared distances.
+
+Cakir et al., Deep Metric Learning to Rank, CVPR 2019.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +12,12 @@ from doap.objectives.lists import IgnoreTable, check_matches
 
 
 class FastAPLoss(nn.Module):
-    """1 - mean over the queries with a match of
+    """One minus the mean FastAP of the queries that have a match.
 
-        FastAP(q) = 1/|S⁺| Σ_k h⁺_k H⁺_k / H_k
+        L = 1 - mean_q FastAP(q),   FastAP(q) = 1/|S⁺| Σ_k h⁺_k H⁺_k / H_k
 
-    with the histograms of `average_precision`, here of squared Euclidean distances between unit vectors, in
-    [0, 4]. Bins without an item add 0. Holds M x M tensors.
+    with the histograms of `average_precision`, here of squared Euclidean distances between unit vectors, in [0, 4].
+    Empty bins add 0. Allocates M x M tensors.
 
     Args:
         bins: b, the number of bin intervals.
@@ -25,7 +28,7 @@ class FastAPLoss(nn.Module):
         self.bins = bins
 
     def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
+        """Compute the loss, a scalar, of (M, d) raw outputs with (M,) integer groups, without the ignored pairs."""
         unit, groups = unit_batch(outputs, groups)
         squared = (2 - 2 * inner_products(unit, unit)).clamp(0, 4)
         others = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)
@@ -36,5 +39,5 @@ class FastAPLoss(nn.Module):
         listed = match | ~related_patches(groups, ignore)
         ranked = soft_histogram(squared, listed.to(unit.dtype), self.bins, width).cumsum(1)
         precision = matches.cumsum(1) / torch.where(ranked > 0, ranked, 1)
-        answerable = match.any(1)
-        return 1 - ((matches * precision).sum(1)[answerable] / match.sum(1)[answerable]).mean()
+        has_match = match.any(1)
+        return 1 - ((matches * precision).sum(1)[has_match] / match.sum(1)[has_match]).mean()

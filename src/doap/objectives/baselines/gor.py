@@ -1,4 +1,7 @@
-"""GOR: global orthogonal regularisation beside another loss (Zhang et al., ICCV 2017)."""
+"""GOR: global orthogonal regularisation, added to another loss.
+
+Zhang et al., Learning Spread-Out Local Feature Descriptors, ICCV 2017.
+"""
 
 from torch import Tensor, nn
 
@@ -9,16 +12,16 @@ from doap.objectives.lists import IgnoreTable
 
 
 class GlobalOrthogonalLoss(nn.Module):
-    """Non-matching descriptors spread like uniform points on the sphere, beside a loss that separates them.
+    """Another loss, plus a penalty unless non-matching descriptors spread like uniform points on the sphere.
 
         L = L_other + α (M₁² + max(0, M₂ - 1/d))
 
-    M₁ is the mean and M₂ the mean square of F(x)ᵀF(x') over all pairs of patches of different groups: for
-    uniform points on the sphere of d dimensions they are 0 and 1/d.
+    M₁ is the mean and M₂ the mean square of F(x)ᵀF(x') over all pairs of patches of different groups. For uniform
+    points on the sphere in d dimensions they are 0 and 1/d.
 
     Args:
-        other: the loss beside it; the triplet loss by default, as in the paper. With HardNet's it is the
-            HardNet-GOR of the DOAP paper.
+        other: L_other; the triplet loss by default, as in the paper. With HardNet's loss it is the HardNet-GOR of the
+            DOAP paper.
         weight: α.
     """
 
@@ -28,12 +31,12 @@ class GlobalOrthogonalLoss(nn.Module):
         self.weight = weight
 
     def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
+        """Compute the loss, a scalar, of (M, d) raw outputs with (M,) integer groups, without the ignored pairs."""
         unit, labels = unit_batch(outputs, groups)
         negative = ~related_patches(labels, ignore)
         products = inner_products(unit, unit) * negative
         count = negative.sum().clamp(min=1)
         mean, mean_square = products.sum() / count, products.square().sum() / count
-        spread = mean.square() + (mean_square - 1 / unit.shape[1]).relu()
-        separation: Tensor = self.other(outputs, groups, ignore)
-        return separation + self.weight * spread
+        penalty = mean.square() + (mean_square - 1 / unit.shape[1]).relu()
+        other: Tensor = self.other(outputs, groups, ignore)
+        return other + self.weight * penalty

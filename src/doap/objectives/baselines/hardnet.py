@@ -1,10 +1,13 @@
-"""HardNet's loss: each pair against the hardest negative of the batch (Mishchuk et al., NIPS 2017)."""
+"""HardNet's loss: each pair against the hardest negative of the batch.
+
+Mishchuk et al., Working hard to know your neighbor's margins: Local descriptor learning loss, NIPS 2017.
+"""
 
 import torch
 from torch import Tensor, nn
 
 from doap.objectives.average_precision import euclidean_distances
-from doap.objectives.baselines.pairs import pair_up, unit_batch
+from doap.objectives.baselines.pairs import make_pairs, unit_batch
 from doap.objectives.lists import IgnoreTable
 
 
@@ -13,8 +16,8 @@ class HardNetLoss(nn.Module):
 
         L = 1/N Σ_i max(0, m + d(a_i, p_i) - min(min_{j≠i} d(a_i, p_j), min_{j≠i} d(a_j, p_i)))
 
-    over N pairs (a_i, p_i) as `pairs` cuts them, j over pairs of other groups, d Euclidean between unit
-    vectors. A pair without a negative adds 0.
+    over N pairs (a_i, p_i) from `pairs`, j over pairs of other groups, d Euclidean between unit vectors. A pair
+    without a negative adds 0.
 
     Args:
         margin: m.
@@ -25,10 +28,10 @@ class HardNetLoss(nn.Module):
         self.margin = margin
 
     def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
+        """Compute the loss, a scalar, of (M, d) raw outputs with (M,) integer groups, without the ignored pairs."""
         unit, groups = unit_batch(outputs, groups)
-        pairs = pair_up(groups, ignore)
-        distances = euclidean_distances(unit[pairs.first], unit[pairs.second])
-        negatives = distances.masked_fill(pairs.related, torch.inf)
+        pairs = make_pairs(groups, ignore)
+        distances = euclidean_distances(unit[pairs.anchors], unit[pairs.positives])
+        negatives = distances.masked_fill(pairs.related_pairs, torch.inf)
         hardest = torch.minimum(negatives.amin(1), negatives.amin(0))
         return (self.margin + distances.diagonal() - hardest).relu().mean()

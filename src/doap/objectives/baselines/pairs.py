@@ -1,10 +1,9 @@
-"""How whole groups become the pairs that pairwise losses are written for.
+"""Anchor-positive pairs from groups, for the losses that are defined on pairs.
 
-Each group is cut, in the order of the batch, into disjoint pairs: first and second patch, third and fourth,
-and so on. So every patch is used once (the last of an odd group not at all), groups of two are exactly the
-pairs of the papers, and a trainer that wants other pairs each time only shuffles the batch. Two pairs of one
-group show the same point, so they are never each other's negatives; nor are pairs of which patches ignore each
-other.
+Each group is split, in the order of the batch, into disjoint pairs (a, p): first and second patch, third and fourth,
+and so on. Every patch is used once, except the last of an odd group. Groups of two are the pairs of the papers. To
+get other pairs, shuffle the batch. Two pairs of one group show the same point and are never each other's negatives;
+nor are pairs with patches that ignore each other.
 """
 
 from dataclasses import dataclass
@@ -17,34 +16,34 @@ from doap.objectives.lists import IgnoreTable, check_batch, check_matches
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """N matching pairs.
+class MatchingPairs:
+    """N matching pairs of a batch.
 
     Attributes:
-        first: (N,) where in the batch their first patches are.
-        second: (N,) and their second ones.
-        related_patches: (M, M) bool, which patches are no negatives of each other, see the function of this name.
+        anchors: (N,) indices of the anchors a_i.
+        positives: (N,) indices of the positives p_i.
+        related_patches: (M, M) bool, which patches are not negatives of each other; see `related_patches`.
     """
 
-    first: Tensor
-    second: Tensor
+    anchors: Tensor
+    positives: Tensor
     related_patches: Tensor
 
     @property
-    def related(self) -> Tensor:
-        """(N, N) bool: pairs of which some patches are related, each pair with itself included."""
-        sides = (self.first, self.second)
+    def related_pairs(self) -> Tensor:
+        """(N, N) bool: pairs with any related patches, which includes each pair with itself."""
+        sides = (self.anchors, self.positives)
         return torch.stack([self.related_patches[one][:, other] for one in sides for other in sides]).any(0)
 
 
 def unit_batch(outputs: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Check a batch; its unit vectors (M, d) and its groups (M,) on the same device."""
+    """Check a batch and return its unit vectors (M, d) and its groups (M,), on the same device."""
     check_batch(outputs, groups)
     return relaxed_descriptors(outputs, "real"), groups.to(outputs.device)
 
 
 def related_patches(groups: Tensor, ignore: IgnoreTable | None) -> Tensor:
-    """(M, M) bool: patches that are no negatives of each other, for they are of one group or ignore each other."""
+    """Return which patches are not negatives of each other, (M, M) bool: of one group, or ignoring each other."""
     related = groups[:, None] == groups
     if ignore is None:
         return related
@@ -53,12 +52,13 @@ def related_patches(groups: Tensor, ignore: IgnoreTable | None) -> Tensor:
     return related | ignore.table.to(groups.device)[labels][:, labels]
 
 
-def pair_up(groups: Tensor, ignore: IgnoreTable | None = None) -> Pairs:
-    """Cut each group, (M,) integers, into disjoint pairs."""
+def make_pairs(groups: Tensor, ignore: IgnoreTable | None = None) -> MatchingPairs:
+    """Split each group, (M,) integers, into disjoint pairs."""
     order = groups.argsort(stable=True)
-    by_group = groups[order]
-    place = torch.arange(len(groups), device=groups.device) - torch.searchsorted(by_group, by_group)
-    opens = (place[:-1] % 2 == 0) & (by_group[:-1] == by_group[1:])
-    check_matches(opens)
-    start = opens.nonzero().flatten()
-    return Pairs(order[start], order[start + 1], related_patches(groups, ignore))
+    sorted_groups = groups[order]
+    group_starts = torch.searchsorted(sorted_groups, sorted_groups)
+    index_in_group = torch.arange(len(groups), device=groups.device) - group_starts
+    is_anchor = (index_in_group[:-1] % 2 == 0) & (sorted_groups[:-1] == sorted_groups[1:])
+    check_matches(is_anchor)
+    anchors = is_anchor.nonzero().flatten()
+    return MatchingPairs(order[anchors], order[anchors + 1], related_patches(groups, ignore))

@@ -1,4 +1,7 @@
-"""Smooth-AP: Average Precision with sigmoids for the ranks (Brown et al., ECCV 2020)."""
+"""Smooth-AP: Average Precision with ranks relaxed by sigmoids.
+
+Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval, ECCV 2020.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -9,13 +12,14 @@ from doap.objectives.lists import IgnoreTable, check_matches
 
 
 class SmoothAPLoss(nn.Module):
-    """1 - mean over the queries with a match of
+    """One minus the mean Smooth-AP of the queries that have a match.
 
+        L = 1 - mean_q SmoothAP(q)
         SmoothAP(q) = 1/|S⁺| Σ_{i ∈ S⁺} (1 + Σ_{j ∈ S⁺, j≠i} σ_ij) / (1 + Σ_{j ∈ S⁺ ∪ S⁻, j≠i} σ_ij)
         σ_ij = 1 / (1 + exp((s_i - s_j) / τ))
 
-    where s_j is the inner product of the unit vectors of q and j. The query is in neither set. Holds a row of
-    M numbers for each matching pair: M² a patch when groups are small, M³ when all is one group.
+    where s_j is the inner product of the unit vectors of q and j. The query is in neither set. Allocates M numbers
+    per matching pair: O(M²) in total for small groups, O(M³) if all patches are one group.
 
     Args:
         temperature: τ.
@@ -26,7 +30,7 @@ class SmoothAPLoss(nn.Module):
         self.temperature = temperature
 
     def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
-        """Compute the loss of (M, d) raw outputs with (M,) integer groups, and pairs to leave out, a scalar."""
+        """Compute the loss, a scalar, of (M, d) raw outputs with (M,) integer groups, without the ignored pairs."""
         unit, groups = unit_batch(outputs, groups)
         similarity = inner_products(unit, unit)
         others = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)

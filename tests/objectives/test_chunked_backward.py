@@ -1,4 +1,4 @@
-"""Lists longer than the network's batch: the gradient of the whole list, chunk by chunk."""
+"""Chunked backward against the gradient of the whole list."""
 
 import copy
 
@@ -23,24 +23,24 @@ def batch_normed() -> nn.Module:
 
 @pytest.mark.parametrize("sizes", [[40], [20, 20], [7, 12, 21]])
 def test_gradient_equals_one_shot(batch_normed: nn.Module, sizes: list[int], device: torch.device) -> None:
-    """One shot here: every chunk through the network with its graph kept, one objective, one backward."""
+    """One shot: all chunks through the network with their graph, one objective, one backward."""
     network = batch_normed.to(device)
     one_shot = copy.deepcopy(network)
     patches = torch.randn(40, 6, dtype=torch.float64, device=device)
-    chunks = patches.split(sizes)
-    objective = AveragePrecisionLoss("real", pooled=0.5)
+    chunks = torch.split(patches, sizes)
+    objective = AveragePrecisionLoss("real", pooled_weight=0.5)
     torch.manual_seed(5)
     expected = objective(torch.cat([one_shot(chunk) for chunk in chunks]), GROUPS)
     expected.backward()
     after = torch.rand(1)
     torch.manual_seed(5)
     value = backward_in_chunks(network, chunks, lambda outputs: objective(outputs, GROUPS))
-    assert torch.equal(torch.rand(1), after)  # the second pass drew no random number of its own
+    assert torch.equal(torch.rand(1), after)  # the second pass leaves the random state unchanged
     torch.testing.assert_close(value, expected.detach(), rtol=0, atol=1e-14)
     assert len(gradients(network)) == 6
     torch.testing.assert_close(gradients(network), gradients(one_shot), rtol=1e-10, atol=1e-12)
     for buffer, other in zip(network.buffers(), one_shot.buffers(), strict=True):
-        assert torch.equal(buffer, other)  # running statistics moved once
+        assert torch.equal(buffer, other)  # running statistics are updated once
 
 
 def test_gradient_equals_the_plain_whole_without_batch_norm() -> None:
@@ -49,7 +49,7 @@ def test_gradient_equals_the_plain_whole_without_batch_norm() -> None:
     patches = torch.randn(40, 6, dtype=torch.float64)
     objective = AveragePrecisionLoss("binary")
     objective(whole(patches), GROUPS).backward()
-    backward_in_chunks(network, patches.split(16), lambda outputs: objective(outputs, GROUPS))
+    backward_in_chunks(network, torch.split(patches, 16), lambda outputs: objective(outputs, GROUPS))
     torch.testing.assert_close(gradients(network), gradients(whole), rtol=1e-10, atol=1e-14)
 
 
@@ -58,9 +58,9 @@ def test_gradients_accumulate_and_evaluation_mode_is_kept(batch_normed: nn.Modul
     patches = torch.randn(40, 6, dtype=torch.float64)
     objective = AveragePrecisionLoss("real")
     before = [buffer.clone() for buffer in batch_normed.buffers()]
-    backward_in_chunks(batch_normed, patches.split(10), lambda outputs: objective(outputs, GROUPS))
+    backward_in_chunks(batch_normed, torch.split(patches, 10), lambda outputs: objective(outputs, GROUPS))
     once = [gradient.clone() for gradient in gradients(batch_normed)]
-    backward_in_chunks(batch_normed, patches.split(20), lambda outputs: objective(outputs, GROUPS))
+    backward_in_chunks(batch_normed, torch.split(patches, 20), lambda outputs: objective(outputs, GROUPS))
     torch.testing.assert_close(gradients(batch_normed), [2 * gradient for gradient in once])
     assert all(torch.equal(a, b) for a, b in zip(before, batch_normed.buffers(), strict=True))
 
@@ -69,7 +69,7 @@ def test_trains_l2net() -> None:
     network = L2Net(16, width=4)
     patches = torch.rand(40, 1, 32, 32) * 255
     objective = AveragePrecisionLoss("real")
-    value = backward_in_chunks(network, patches.split(20), lambda outputs: objective(outputs, GROUPS))
+    value = backward_in_chunks(network, torch.split(patches, 20), lambda outputs: objective(outputs, GROUPS))
     assert 0 < float(value) < 1
     assert not value.requires_grad
     assert all(float(gradient.abs().max()) > 0 for gradient in gradients(network))
