@@ -67,6 +67,6 @@ def test_a_fault_is_one_line(
     told = capsys.readouterr().err
     assert ended.value.code == 1
     assert told.startswith("doap: ")
-    assert "h4.png: not a picture" in told
+    assert "h4.png: not an image" in told
     assert told.count("\n") == 1
     assert not (official / "sheet.png").exists()

@@ -1,4 +1,4 @@
-"""What the patch sets' tests share: the devices to run on."""
+"""Fixtures of the tests of data sets: one thread, and the devices to run on."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ import torch
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the problems are small: waiting for a second thread would cost more than it saves
+    torch.set_num_threads(1)  # for small problems a second thread costs more than it saves
     yield
     torch.set_num_threads(threads)
 

@@ -1,4 +1,4 @@
-"""Small data sets in the official formats, made of random pixels."""
+"""Small data sets in the official formats, with random pixels."""
 
 import json
 from pathlib import Path

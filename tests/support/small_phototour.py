@@ -1,4 +1,4 @@
-"""A small Phototour folder that can be learned from: noisy views of random blobs, in the official format."""
+"""A small Phototour folder that a network can learn: noisy views of random blobs, in the official format."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PAIRS = "m50_100000_100000_0.txt"
 
 
 def learnable_phototour(folder: Path, points: int = 80, pairs: int = 120, seed: int = 0) -> Path:
-    """Three patches a point; half of the pairs match."""
+    """Write three patches per point; half of the pairs match."""
     random = np.random.default_rng(seed)
     blobs = gaussian_filter(random.normal(size=(points, 1, 64, 64)), (0, 0, 6, 6)) * 800
     views = blobs + gaussian_filter(random.normal(size=(points, 3, 64, 64)), (0, 0, 3, 3)) * 300

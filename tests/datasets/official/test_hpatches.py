@@ -1,22 +1,27 @@
 import csv
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from doap import DoapError, PatchSet
 from doap.datasets.official.hpatches import STRIPS, convert_hpatches, read_strip, write_hpatches_folder
 from doap.datasets.official.hpatches_tasks import (
-    Places,
+    PatchLocations,
     find_patches,
     read_retrieval_list,
     read_splits,
     read_verification_pairs,
 )
+
+Strips = dict[str, NDArray[np.uint8]]
 
 OFFICIAL = ["ref", *(f"{noise}{image}" for noise in "eht" for image in range(1, 6))]
 
@@ -29,12 +34,12 @@ def contruction(hpatches_patches: Path, tmp_path_factory: pytest.TempPathFactory
     return PatchSet.open(path)
 
 
-def some_strips(rows: int, seed: int = 0) -> dict[str, np.ndarray]:
+def some_strips(rows: int, seed: int = 0) -> Strips:
     random = np.random.default_rng(seed)
     return {name: random.integers(0, 256, (rows, 65, 65), dtype=np.uint8) for name in OFFICIAL}
 
 
-def some_folder(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+def some_folder(folder: Path) -> dict[str, Strips]:
     made = {"v_there": some_strips(3, 1), "i_dome": some_strips(5, 2)}
     for name, strips in made.items():
         write_hpatches_folder(folder / name, strips)
@@ -55,29 +60,29 @@ def test_an_official_sequence(contruction: PatchSet, hpatches_patches: Path) -> 
 
 
 def test_the_patches_of_a_row_show_the_same_point(contruction: PatchSet) -> None:
-    sample = np.random.default_rng(0).permutation(1994)[:200]  # neighbours in a strip overlap in the picture
-    shown = contruction.take(contruction.members.reshape(-1, 16)[sample, :2].reshape(-1)).astype(np.float64)
-    shown = shown.reshape(200, 2, -1)
-    shown -= shown.mean(2, keepdims=True)
-    shown /= np.linalg.norm(shown, axis=2, keepdims=True) + 1e-9
-    nearest = (shown[:, 0] @ shown[:, 1].T).argmax(1)
-    assert (nearest == np.arange(200)).mean() > 0.5  # rows that were out of step would give 0.005
+    sample = np.random.default_rng(0).permutation(1994)[:200]  # neighbours in a strip overlap in the image
+    vectors = contruction.take(contruction.members.reshape(-1, 16)[sample, :2].reshape(-1)).astype(np.float64)
+    vectors = vectors.reshape(200, 2, -1)
+    vectors -= vectors.mean(2, keepdims=True)
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True) + 1e-9
+    nearest = (vectors[:, 0] @ vectors[:, 1].T).argmax(1)
+    assert (nearest == np.arange(200)).mean() > 0.5  # shifted rows would give 0.005
 
 
 def test_round_trip_of_several_sequences(tmp_path: Path) -> None:
     made = some_folder(tmp_path / "hpatches")
-    told = []
-    convert_hpatches(tmp_path / "hpatches", tmp_path / "set", lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    convert_hpatches(tmp_path / "hpatches", tmp_path / "set", lambda done, total: calls.append((done, total)))
     found = PatchSet.open(tmp_path / "set")
     assert found.sequence_names == ["i_dome", "v_there"]
-    assert told == [(n, 32) for n in range(1, 33)]
+    assert calls == [(n, 32) for n in range(1, 33)]
     assert len(np.unique(found.groups)) == 8
     image_noise = {name: (int(name[1]), "reht".index(name[0])) if name != "ref" else (0, 0) for name in OFFICIAL}
     for number, name in enumerate(found.sequence_names):
         for strip, patches in made[name].items():
             image, noise = image_noise[strip]
-            chosen = (found.sequences == number) & (found.labels["image"] == image) & (found.labels["noise"] == noise)
-            where = np.flatnonzero(chosen)
+            mask = (found.sequences == number) & (found.labels["image"] == image) & (found.labels["noise"] == noise)
+            where = np.flatnonzero(mask)
             np.testing.assert_array_equal(found.take(where), patches)
             np.testing.assert_array_equal(found.groups[where], np.arange(len(patches)) + 5 * number)
 
@@ -86,8 +91,8 @@ def test_strips_are_written_as_the_official_ones(tmp_path: Path, hpatches_patche
     strip = read_strip(hpatches_patches / "i_contruction" / "ref.png")[:7]
     write_hpatches_folder(tmp_path / "i_new", dict.fromkeys(OFFICIAL, strip))
     assert sorted(p.stem for p in (tmp_path / "i_new").iterdir()) == sorted(OFFICIAL)
-    with Image.open(tmp_path / "i_new" / "h3.png") as picture:
-        assert (picture.format, picture.mode, picture.size) == ("PNG", "L", (65, 7 * 65))
+    with Image.open(tmp_path / "i_new" / "h3.png") as image:
+        assert (image.format, image.mode, image.size) == ("PNG", "L", (65, 7 * 65))
     np.testing.assert_array_equal(read_strip(tmp_path / "i_new" / "h3.png"), strip)
 
 
@@ -97,18 +102,18 @@ def test_the_folder_of_one_sequence(tmp_path: Path) -> None:
     assert PatchSet.open(tmp_path / "set").sequence_names == ["v_there"]
 
 
-def damage(file: Path) -> None:
+def flip_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
 
 
-FAULTS = {
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing strip": (lambda f: (f / "t5.png").unlink(), r"t5\.png: no such file"),
     "no strips": (lambda f: [p.unlink() for p in f.iterdir()], r"v_there.ref\.png: no such file"),
-    "flipped bit": (lambda f: damage(f / "h2.png"), r"h2\.png: damaged"),
+    "flipped bit": (lambda f: flip_bit(f / "h2.png"), r"h2\.png: damaged"),
     "truncated": (lambda f: os.truncate(f / "h2.png", 5000), r"h2\.png: damaged"),
-    "empty": (lambda f: os.truncate(f / "h2.png", 0), r"h2\.png: not a picture"),
+    "empty": (lambda f: os.truncate(f / "h2.png", 0), r"h2\.png: not an image"),
     "other width": (lambda f: Image.new("L", (64, 65)).save(f / "h2.png"), r"h2\.png: 64x65 pixels"),
     "other height": (lambda f: Image.new("L", (65, 100)).save(f / "h2.png"), r"h2\.png: 65x100 pixels"),
     "fewer rows": (lambda f: Image.new("L", (65, 130)).save(f / "h2.png"), r"h2\.png: 2 patches, but ref.png has 3"),
@@ -118,11 +123,11 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("error", FAULTS)
-def test_a_faulty_sequence_is_named_in_one_line(tmp_path: Path, error: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_sequence_is_named_in_one_line(tmp_path: Path, damage: str) -> None:
     some_folder(tmp_path / "hpatches")
-    harm, message = FAULTS[error]
-    harm(tmp_path / "hpatches" / "v_there")
+    apply, message = DAMAGES[damage]
+    apply(tmp_path / "hpatches" / "v_there")
     with pytest.raises(DoapError, match=message) as caught:
         convert_hpatches(tmp_path / "hpatches", tmp_path / "set")
     assert "\n" not in str(caught.value)
@@ -142,7 +147,7 @@ def test_a_folder_without_sequences(tmp_path: Path) -> None:
         ({"e1": np.zeros((3, 65, 65))}, "strip e1 is float64"),
     ],
 )
-def test_wrong_strips_are_not_written(tmp_path: Path, change: dict[str, np.ndarray], message: str) -> None:
+def test_wrong_strips_are_not_written(tmp_path: Path, change: dict[str, NDArray[Any]], message: str) -> None:
     with pytest.raises(DoapError, match=message):
         write_hpatches_folder(tmp_path / "i_x", {**some_strips(3), **change})
     assert not list(tmp_path.iterdir())
@@ -156,12 +161,12 @@ def test_the_official_splits(hpatches_tasks: Path) -> None:
         "illum": (0, 57),
         "view": (0, 59),
     }
-    everything = set(splits["full"].half("test"))
+    everything = set(splits["full"].test)
     for name in "abc":
-        assert {*splits[name].half("train"), *splits[name].half("test")} == everything
+        assert {*splits[name].training_sequences(), *splits[name].test} == everything
     assert all(name.startswith("v_") for name in splits["view"].test)
-    with pytest.raises(DoapError, match="split view has no train half"):
-        splits["view"].half("train")
+    with pytest.raises(DoapError, match="split view has no train sequences"):
+        splits["view"].training_sequences()
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,7 @@ def test_the_official_splits(hpatches_tasks: Path) -> None:
         (None, "cannot be read"),
     ],
 )
-def test_faulty_splits_are_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
+def test_wrong_splits_are_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "splits.json").write_text(text)
     with pytest.raises(DoapError, match=f"splits.json: .*{message}") as caught:
@@ -187,14 +192,14 @@ def test_the_official_retrieval_lists(hpatches_tasks: Path) -> None:
     test = json.loads((hpatches_tasks / "splits.json").read_text())["a"]["test"]
     for name, count in [("queries", 10_000), ("distractors", 20_000)]:
         file = hpatches_tasks / f"retr_{name}_split-a.csv"
-        places = read_retrieval_list(file)
+        locations = read_retrieval_list(file)
         with file.open() as lines:
             rows = list(csv.DictReader(lines))
-        assert len(places) == len(rows) == count
-        assert [places.sequence_names[s] for s in places.sequences] == [row["s"] for row in rows]
-        assert places.rows.tolist() == [int(row["idx"]) for row in rows]
-        assert not places.images.any()
-        assert set(places.sequence_names) <= set(test)
+        assert len(locations) == len(rows) == count
+        assert [locations.sequence_names[s] for s in locations.sequences] == [row["s"] for row in rows]
+        assert locations.rows.tolist() == [int(row["idx"]) for row in rows]
+        assert not locations.images.any()
+        assert set(locations.sequence_names) <= set(test)
 
 
 VERIFICATION = "s1,t1,idx1,s2,t2,idx2\nv_there,0,2,i_dome,4,1\ni_dome,3,4,i_dome,3,0\n"
@@ -219,9 +224,9 @@ def test_the_patches_of_a_list_are_found(tmp_path: Path) -> None:
     expected = [made["i_dome"]["t4"][1], made["i_dome"]["t3"][0]]
     np.testing.assert_array_equal(found.take(find_patches(found, second, "tough")), expected)
     with pytest.raises(DoapError, match="row 9 of i_dome, which has 5 rows"):
-        find_patches(found, Places(["i_dome"], np.zeros(1, int), np.zeros(1, int), np.array([9])), "easy")
+        find_patches(found, PatchLocations(["i_dome"], np.zeros(1, int), np.zeros(1, int), np.array([9])), "easy")
     with pytest.raises(DoapError, match="1 sequences that are not in the set: i_moon"):
-        find_patches(found, Places(["i_moon"], np.zeros(1, int), np.zeros(1, int), np.array([0])), "easy")
+        find_patches(found, PatchLocations(["i_moon"], np.zeros(1, int), np.zeros(1, int), np.array([0])), "easy")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +243,7 @@ def test_the_patches_of_a_list_are_found(tmp_path: Path) -> None:
         (None, "cannot be read"),
     ],
 )
-def test_faulty_lists_are_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
+def test_wrong_lists_are_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "pairs.csv").write_text(text)
     with pytest.raises(DoapError, match=f"pairs.csv: .*{message}") as caught:

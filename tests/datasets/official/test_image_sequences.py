@@ -41,7 +41,7 @@ def write_hpatches(folder: Path, suffix: str = ".ppm") -> None:
 
 @pytest.mark.parametrize("xml", [True, False])
 @pytest.mark.parametrize("suffix", [".png", ".ppm", ".pgm"])
-def test_oxford_in_every_dress(tmp_path: Path, suffix: str, xml: bool) -> None:
+def test_oxford_in_every_format(tmp_path: Path, suffix: str, xml: bool) -> None:
     write_oxford(tmp_path / "graf", suffix, xml)
     found = read_sequence(tmp_path / "graf")
     assert found.name == "graf"
@@ -63,7 +63,7 @@ def test_all_sequences_below_a_folder(tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "album" / "1.png")  # numbered photos are not yet a sequence
     assert [s.name for s in find_sequences(tmp_path)] == ["v_wall", "graf"]
     assert [s.name for s in find_sequences(tmp_path / "a" / "v_wall")] == ["v_wall"]
-    with pytest.raises(DoapError, match="album: no image sequence here or below"):
+    with pytest.raises(DoapError, match="album: no image sequence in it or below"):
         find_sequences(tmp_path / "album")
     with pytest.raises(DoapError, match="nowhere: no such folder"):
         find_sequences(tmp_path / "nowhere")
@@ -80,12 +80,12 @@ def test_the_homographies_are_as_opencv_reads_them(oxford: Path) -> None:
 
 
 def agreement(sequence: ImageSequence, number: int) -> float:
-    """Correlation of image i, warped back, with the reference over what both show."""
+    """Correlation of image i, warped back, with the reference, where both are visible."""
     first, other = read_grey(sequence.images[0]), read_grey(sequence.images[number])
     inverse = np.linalg.inv(sequence.homographies[number])
     warped = cv2.warpPerspective(other, inverse, first.shape[::-1])
-    seen = cv2.warpPerspective(np.full_like(other, 255), inverse, first.shape[::-1]) == 255
-    smooth = [cv2.GaussianBlur(image, (0, 0), 3)[seen].astype(float) for image in (first, warped)]
+    visible = cv2.warpPerspective(np.full_like(other, 255), inverse, first.shape[::-1]) == 255
+    smooth = [cv2.GaussianBlur(image, (0, 0), 3)[visible].astype(float) for image in (first, warped)]
     return float(np.corrcoef(*smooth)[0, 1])
 
 
@@ -112,27 +112,39 @@ OUTSIDE = (
     '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY j SYSTEM "file:///etc/passwd">]>'
     "<opencv_storage><H><data>&j;</data></H></opencv_storage>"
 )
-HOMOGRAPHY_FAULTS = {
+WRONG_HOMOGRAPHIES = {
     "entity bomb": (BOMB.format(ENTITIES).encode(), "declares a document type"),
     "entity bomb in UTF-16": (BOMB.format(ENTITIES).encode("utf-16"), "not a homography|document type"),
-    "file from outside": (OUTSIDE.encode(), "declares a document type"),
+    "external entity": (OUTSIDE.encode(), "declares a document type"),
     "broken XML": (XML.format("1 0 0 0 1 0 0 0 1")[:100].encode(), "not a homography"),
+    "document type after a comment": (b"<!-- x -->" + OUTSIDE.encode()[21:], "declares a document type"),
     "XML without a matrix": (b"<opencv_storage></opencv_storage>", "nine finite numbers"),
+    "XML without a root": (b"<", "not a homography"),
+    "matrix of nine columns": (
+        XML.format("1 0 0 0 1 0 0 0 1").replace("<rows>3</rows><cols>3<", "<rows>1</rows><cols>9<").encode(),
+        "nine finite numbers",
+    ),
+    "matrix of gigabytes": (XML.format("1 0 0 0 1 0 0 0 1").replace(">3<", ">40000<").encode(), "nine finite numbers"),
+    "words in a matrix": (XML.format("1 0 0 0 1 0 0 0 one").encode(), "not a homography"),
+    "undefined number in a matrix": (XML.format("1 0 0 0 1 0 0 0 nan").encode(), "nine finite numbers"),
+    "deeply nested": (b"<a>" * 21_000, "not a homography"),
+    "deeply nested and closed": (b"<a>" * 9_000 + b"</a>" * 9_000, "nine finite numbers"),
+    "zero byte": (XML.format("1 0 0 0\0 1 0 0 0 1").encode(), "not a homography"),
     "eight numbers": (b"1 0 0 0 1 0 0 0", "nine finite numbers"),
     "ten numbers": (b"1 0 0 0 1 0 0 0 1 1", "nine finite numbers"),
     "words": (b"1 0 0 0 1 0 0 0 one", "not a homography"),
     "not finite": (b"1 0 0 0 1 0 0 0 nan", "nine finite numbers"),
-    "not invertible": (b"1 0 0 0 1 0 0 0 0", "can be inverted"),
+    "not invertible": (b"1 0 0 0 1 0 0 0 0", "invertible"),
     "bytes": (bytes(range(128, 200)), "not a homography"),
     "too large": (b"1 " * 40_000, "too large"),
     "empty": (b"", "nine finite numbers"),
 }
 
 
-@pytest.mark.parametrize("error", HOMOGRAPHY_FAULTS)
-def test_a_faulty_homography_is_named_in_one_line(tmp_path: Path, error: str) -> None:
+@pytest.mark.parametrize("case", WRONG_HOMOGRAPHIES)
+def test_a_wrong_homography_is_named_in_one_line(tmp_path: Path, case: str) -> None:
     write_oxford(tmp_path / "graf", ".png", xml=True)
-    content, message = HOMOGRAPHY_FAULTS[error]
+    content, message = WRONG_HOMOGRAPHIES[case]
     (tmp_path / "graf" / "H1to4p.xml").write_bytes(content)
     with pytest.raises(DoapError, match=rf"H1to4p\.xml: .*({message})") as caught:
         read_sequence(tmp_path / "graf")
@@ -144,7 +156,7 @@ def test_a_faulty_homography_is_named_in_one_line(tmp_path: Path, error: str) ->
     [
         ("img3.png", r"img3\.png: no such image, nor with \.ppm or \.pgm"),
         ("H1to6p.xml", r"H1to6p: cannot be read"),
-        ("img1.png", "graf: no image sequence"),
+        ("img1.png", "graf: not an image sequence"),
     ],
 )
 def test_a_missing_file_is_named(tmp_path: Path, missing: str, message: str) -> None:

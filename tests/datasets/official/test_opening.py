@@ -3,6 +3,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from scipy.io import savemat
 
 from doap import DoapError, PatchSet
 from doap.datasets.official.hpatches import STRIPS, write_hpatches_folder
-from doap.datasets.official.opening import cache_folder, locate, open_any, select_sequences
+from doap.datasets.official.opening import cache_folder, locate, open_dataset, select_sequences
 from support.official_formats import some_phototour
 
 
@@ -22,8 +23,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "converted"
 
 
-class Told:
-    """Counts conversions: each tells its end once."""
+class ConversionCounter:
+    """Progress callback that counts finished conversions."""
 
     def __init__(self) -> None:
         self.conversions = 0
@@ -55,62 +56,63 @@ def test_every_layout_is_recognised(tmp_path: Path) -> None:
     some_hpatches(tmp_path / "hpatches")
     some_romepatches(tmp_path / "rome")
     PatchSet([np.zeros((4, 8, 8), np.uint8)], [0, 0, 1, 1]).save(tmp_path / "plain")
-    sizes = {name: open_any(tmp_path / name).size for name in ("notredame", "hpatches", "rome", "plain")}
+    sizes = {name: open_dataset(tmp_path / name).size for name in ("notredame", "hpatches", "rome", "plain")}
     assert sizes == {"notredame": 64, "hpatches": 65, "rome": 51, "plain": 8}
 
 
 def test_the_second_opening_converts_nothing(tmp_path: Path, cache: Path) -> None:
     patches, _ = some_phototour(tmp_path / "liberty")
-    told = Told()
+    counter = ConversionCounter()
     for _ in range(2):
-        np.testing.assert_array_equal(open_any(tmp_path / "liberty", told).take([299])[0], patches[299])
-    assert told.conversions == 1
+        np.testing.assert_array_equal(open_dataset(tmp_path / "liberty", counter).take([299])[0], patches[299])
+    assert counter.conversions == 1
     (tmp_path / "link").symlink_to(tmp_path / "liberty")
-    assert locate(tmp_path / "link", told) == locate(tmp_path / "liberty", told)
-    assert told.conversions == 1
+    assert locate(tmp_path / "link", counter) == locate(tmp_path / "liberty", counter)
+    assert counter.conversions == 1
     assert len(sets_in(cache)) == 1
 
 
-def test_a_changed_source_is_converted_anew_in_place_of_the_old(tmp_path: Path, cache: Path) -> None:
+def test_a_changed_source_replaces_its_conversion(tmp_path: Path, cache: Path) -> None:
     some_phototour(tmp_path / "liberty", seed=0)
     some_phototour(tmp_path / "yosemite", seed=5)
-    told = Told()
-    open_any(tmp_path / "yosemite", told)
-    first = open_any(tmp_path / "liberty", told)
+    counter = ConversionCounter()
+    open_dataset(tmp_path / "yosemite", counter)
+    first = open_dataset(tmp_path / "liberty", counter)
     before = first.take([0])
     shutil.rmtree(tmp_path / "liberty")
     changed, _ = some_phototour(tmp_path / "liberty", seed=1)
-    np.testing.assert_array_equal(open_any(tmp_path / "liberty", told).take([0])[0], changed[0])
-    assert told.conversions == 3
+    np.testing.assert_array_equal(open_dataset(tmp_path / "liberty", counter).take([0])[0], changed[0])
+    assert counter.conversions == 3
     assert len(sets_in(cache)) == 2
-    np.testing.assert_array_equal(first.take([0]), before)  # who has it open may go on
+    np.testing.assert_array_equal(first.take([0]), before)  # an open set stays readable
 
 
-def test_a_source_that_changed_its_time_alone(tmp_path: Path) -> None:
+def test_a_source_with_a_new_modification_time(tmp_path: Path) -> None:
     some_phototour(tmp_path / "liberty")
-    told = Told()
-    open_any(tmp_path / "liberty", told)
+    counter = ConversionCounter()
+    open_dataset(tmp_path / "liberty", counter)
     os.utime(tmp_path / "liberty" / "patches0001.bmp", ns=(1, 1))
-    open_any(tmp_path / "liberty", told)
-    assert told.conversions == 2
+    open_dataset(tmp_path / "liberty", counter)
+    assert counter.conversions == 2
 
 
-def test_a_damaged_conversion_is_made_again(tmp_path: Path) -> None:
+def test_a_damaged_conversion_is_repeated(tmp_path: Path) -> None:
     patches, _ = some_phototour(tmp_path / "liberty")
     os.truncate(locate(tmp_path / "liberty") / "patches-00000.npy", 1000)
-    np.testing.assert_array_equal(open_any(tmp_path / "liberty").take([7])[0], patches[7])
+    np.testing.assert_array_equal(open_dataset(tmp_path / "liberty").take([7])[0], patches[7])
 
 
+@pytest.mark.slow
 def test_a_killed_conversion_leaves_nothing(tmp_path: Path, cache: Path) -> None:
     some_phototour(tmp_path / "liberty")
     script = f"""
 import os, signal
-from doap.datasets.official.opening import open_any
-open_any({str(tmp_path / "liberty")!r}, lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
+from doap.datasets.official.opening import open_dataset
+open_dataset({str(tmp_path / "liberty")!r}, lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
-    assert all(name.startswith(".") for name in sets_in(cache))  # nothing that could be taken for a set
-    open_any(tmp_path / "liberty")
+    assert all(name.startswith(".") for name in sets_in(cache))  # temporary folders only
+    open_dataset(tmp_path / "liberty")
     assert len(sets_in(cache)) == 1
     assert not sets_in(cache)[0].startswith(".")
 
@@ -119,45 +121,45 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path, cache: Path) -> None
     some_phototour(tmp_path / "liberty")
     os.truncate(tmp_path / "liberty" / "patches0001.bmp", 5000)
     with pytest.raises(DoapError, match=r"patches0001\.bmp: damaged"):
-        open_any(tmp_path / "liberty")
+        open_dataset(tmp_path / "liberty")
     assert sets_in(cache) == []
 
 
-def test_two_who_open_at_once_convert_once(tmp_path: Path) -> None:
+def test_concurrent_openings_convert_once(tmp_path: Path) -> None:
     some_phototour(tmp_path / "liberty")
-    told = Told()
+    counter = ConversionCounter()
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda _: locate(tmp_path / "liberty", told), range(2)))
+        found = list(pool.map(lambda _: locate(tmp_path / "liberty", counter), range(2)))
     assert found[0] == found[1]
-    assert told.conversions == 1
+    assert counter.conversions == 1
 
 
 def test_nothing_else_in_the_cache_is_touched(tmp_path: Path, cache: Path) -> None:
     (cache / ".mine").mkdir(parents=True)
     (cache / "phototour-notes.txt").write_text("mine")
     some_phototour(tmp_path / "liberty")
-    open_any(tmp_path / "liberty")
+    open_dataset(tmp_path / "liberty")
     assert {".mine", "phototour-notes.txt"} <= set(sets_in(cache))
 
 
-def test_the_usual_cache_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_cache_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOAP_CACHE")
     assert cache_folder() == Path.home() / ".cache" / "doap" / "converted"
 
 
 def test_some_sequences(tmp_path: Path) -> None:
     some_hpatches(tmp_path / "hpatches")
-    whole = open_any(tmp_path / "hpatches")
-    some = open_any(tmp_path / "hpatches", sequences=["v_wall", "i_dome"])
+    whole = open_dataset(tmp_path / "hpatches")
+    some = open_dataset(tmp_path / "hpatches", sequences=["v_wall", "i_dome"])
     assert len(some) == 16 * (2 + 4)
-    kept = np.flatnonzero(whole.sequences != 1)
-    np.testing.assert_array_equal(some.take(np.arange(len(some))), whole.take(kept))
-    np.testing.assert_array_equal(some.groups, whole.groups[kept])
-    np.testing.assert_array_equal(some.labels["noise"], whole.labels["noise"][kept])
+    expected = np.flatnonzero(whole.sequences != 1)
+    np.testing.assert_array_equal(some.take(np.arange(len(some))), whole.take(expected))
+    np.testing.assert_array_equal(some.groups, whole.groups[expected])
+    np.testing.assert_array_equal(some.labels["noise"], whole.labels["noise"][expected])
     assert {some.sequence_names[s] for s in some.sequences} == {"i_dome", "v_wall"}
     assert np.shares_memory(some.shards[0], whole.shards[0]) or isinstance(some.shards[0], np.memmap)
     with pytest.raises(DoapError, match="1 of 2 sequences are not in the set: v_moon"):
-        open_any(tmp_path / "hpatches", sequences=["v_wall", "v_moon"])
+        open_dataset(tmp_path / "hpatches", sequences=["v_wall", "v_moon"])
 
 
 def test_selecting_keeps_frames_and_the_overlaps_inside() -> None:
@@ -187,8 +189,8 @@ def test_selecting_keeps_frames_and_the_overlaps_inside() -> None:
         (lambda f: (f.mkdir(), (f / "set.json").write_text("{")), "not valid JSON"),
     ],
 )
-def test_what_is_no_set_is_told_in_one_line(tmp_path: Path, make, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_other_folders_are_refused_in_one_line(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
     make(tmp_path / "x")
     with pytest.raises(DoapError, match=message) as caught:
-        open_any(tmp_path / "x")
+        open_dataset(tmp_path / "x")
     assert "\n" not in str(caught.value)

@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,13 @@ from support.official_formats import some_phototour, write_bmp
 def test_patches_points_and_padding(tmp_path: Path) -> None:
     patches, points = some_phototour(tmp_path / "liberty", 300)
     assert (tmp_path / "liberty" / "patches0001.bmp").stat().st_size == 1_049_654  # as the official ones
-    told = []
-    convert_phototour(tmp_path / "liberty", tmp_path / "set", lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    convert_phototour(tmp_path / "liberty", tmp_path / "set", lambda done, total: calls.append((done, total)))
     found = PatchSet.open(tmp_path / "set")
     np.testing.assert_array_equal(found.take(np.arange(300)), patches)
     np.testing.assert_array_equal(found.groups, points)
     assert (len(found), found.sequence_names) == (300, ["liberty"])
-    assert told == [(1, 2), (2, 2)]
+    assert calls == [(1, 2), (2, 2)]
 
 
 def test_a_last_sheet_that_is_full(tmp_path: Path) -> None:
@@ -37,42 +38,45 @@ def test_sheets_are_taken_in_the_order_of_their_names(tmp_path: Path) -> None:
     np.testing.assert_array_equal(PatchSet.open(tmp_path / "set").take([0, 299]), patches[[0, 299]])
 
 
-def picture(mode: str, size: tuple[int, int] = (1024, 1024)) -> Image.Image:
+def new_image(mode: str, size: tuple[int, int] = (1024, 1024)) -> Image.Image:
     return Image.new(mode, size)
 
 
-FAULTS = {
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no info": (lambda f: (f / "info.txt").unlink(), r"info\.txt: cannot be read"),
     "empty info": (lambda f: (f / "info.txt").write_text(""), r"info\.txt: empty"),
     "words in info": (lambda f: (f / "info.txt").write_text("one two\n"), r"info\.txt: not a table of integers"),
     "bytes in info": (lambda f: (f / "info.txt").write_bytes(b"\xff\xfe\x00"), r"info\.txt: not a table of integers"),
     "ragged info": (lambda f: (f / "info.txt").write_text("1 0\n2\n"), r"info\.txt: not a table of integers"),
-    "info cut short": (lambda f: (f / "info.txt").write_text("1 0\n"), r"2 sheets .* fill 1; .* cut short"),
+    "truncated info": (lambda f: (f / "info.txt").write_text("1 0\n"), r"2 sheets .* fill 1; .* truncated"),
     "missing sheet": (lambda f: (f / "patches0000.bmp").unlink(), "1 sheets .* 300 rows .* fill 2"),
     "truncated sheet": (lambda f: os.truncate(f / "patches0001.bmp", 500_000), r"patches0001\.bmp: damaged"),
-    "empty sheet": (lambda f: os.truncate(f / "patches0001.bmp", 0), r"patches0001\.bmp: not a picture"),
-    "text as sheet": (lambda f: (f / "patches0001.bmp").write_text("no"), r"patches0001\.bmp: not a picture"),
+    "empty sheet": (lambda f: os.truncate(f / "patches0001.bmp", 0), r"patches0001\.bmp: not an image"),
+    "text as sheet": (lambda f: (f / "patches0001.bmp").write_text("no"), r"patches0001\.bmp: not an image"),
     "wrong size": (
         lambda f: write_bmp(f / "patches0001.bmp", np.zeros((64, 1024), np.uint8)),
-        r"patches0001\.bmp: 1024x64 pixels, but a sheet has 1024x1024",
+        r"patches0001\.bmp: 1024x64 pixels, but a sheet is 1024x1024",
     ),
-    "colour": (lambda f: picture("RGB").save(f / "patches0001.bmp"), r"patches0001\.bmp: pixels are in colour \(RGB\)"),
+    "colour": (
+        lambda f: new_image("RGB").save(f / "patches0001.bmp"),
+        r"patches0001\.bmp: pixels are in colour \(RGB\)",
+    ),
     "two colours": (
-        lambda f: picture("1").save(f / "patches0001.bmp"),
+        lambda f: new_image("1").save(f / "patches0001.bmp"),
         r"patches0001\.bmp: pixels are black and white",
     ),
     "16 bit": (
-        lambda f: picture("I;16").save(f / "patches0001.bmp", format="PNG"),
+        lambda f: new_image("I;16").save(f / "patches0001.bmp", format="PNG"),
         r"patches0001\.bmp: pixels are deeper than 8 bit",
     ),
 }
 
 
-@pytest.mark.parametrize("error", FAULTS)
-def test_a_faulty_folder_is_named_in_one_line(tmp_path: Path, error: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_folder_is_named_in_one_line(tmp_path: Path, damage: str) -> None:
     some_phototour(tmp_path / "liberty")
-    harm, message = FAULTS[error]
-    harm(tmp_path / "liberty")
+    apply, message = DAMAGES[damage]
+    apply(tmp_path / "liberty")
     with pytest.raises(DoapError, match=message) as caught:
         convert_phototour(tmp_path / "liberty", tmp_path / "set")
     assert "\n" not in str(caught.value)
@@ -92,7 +96,7 @@ def test_pairs(tmp_path: Path) -> None:
     [
         ("0 1 0 10 1 0 0\n", "line 1 names the patches 0 and 10, but the set has 10"),
         ("0 1 0 1 1 0 0\n-1 1 0 1 1 0 0\n", "line 2 names"),
-        ("0 1 0 1\n", "4 columns, but a file of pairs has 7"),
+        ("0 1 0 1\n", "4 columns, but a file of pairs needs 7"),
         ("0 1 0 1 1 0 0\n0 1 0 1\n", "not a table of integers"),
         ("0 1 0 1 1 0 x\n", "not a table of integers"),
         ("0.5 1 0 1 1 0 0\n", "not a table of integers"),
@@ -100,7 +104,7 @@ def test_pairs(tmp_path: Path) -> None:
         (None, "cannot be read"),
     ],
 )
-def test_faulty_pairs_are_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
+def test_wrong_pairs_are_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
     file = tmp_path / "pairs.txt"
     if text is not None:
         file.write_text(text)

@@ -1,18 +1,21 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from doap import DoapError, PatchSet
 from doap.datasets.official.romepatches import convert_romepatches, find_patches, read_mat
+from doap.types import Grey
 from support.official_formats import PER_GROUP, QUERIES, write_half, write_mat5, write_mat73
 
 WRITERS = {"version 5": write_mat5, "version 7.3": write_mat73}
 
 
-def luma(patch: np.ndarray) -> np.ndarray:
+def luma(patch: NDArray[np.uint8]) -> Grey:
     return np.asarray(Image.fromarray(patch.transpose(1, 2, 0)).convert("L"))
 
 
@@ -20,11 +23,11 @@ def luma(patch: np.ndarray) -> np.ndarray:
 def test_both_halves(tmp_path: Path, version: str) -> None:
     train, train_labels = write_half(tmp_path / "rome", "train", WRITERS[version], 1)
     test, test_labels = write_half(tmp_path / "rome", "test", WRITERS[version], 2)
-    told = []
-    convert_romepatches(tmp_path / "rome", tmp_path / "set", lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    convert_romepatches(tmp_path / "rome", tmp_path / "set", lambda done, total: calls.append((done, total)))
     found = PatchSet.open(tmp_path / "set")
     assert found.sequence_names == ["train", "test"]
-    assert told == [(1, 2), (2, 2)]
+    assert calls == [(1, 2), (2, 2)]
     np.testing.assert_array_equal(found.take(np.arange(120)), [luma(p) for p in np.concatenate([train, test])])
     assert set(np.diff(found.members_start)) == {PER_GROUP}
     both = np.concatenate([train_labels, test_labels + 1000])
@@ -79,10 +82,10 @@ def flip(file: Path) -> None:
     file.write_bytes(content)
 
 
-FAULTS = {
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no labels": (lambda f: (f / LABELS).unlink(), f"{LABELS}: no such file"),
-    "truncated": (lambda f: os.truncate(f / PATCHES, 4000), f"{PATCHES}: not a MATLAB file, or a damaged one"),
-    "corrupt": (lambda f: flip(f / PATCHES), f"{PATCHES}: not a MATLAB file, or a damaged one"),
+    "truncated": (lambda f: os.truncate(f / PATCHES, 4000), f"{PATCHES}: not a MATLAB file, or damaged"),
+    "corrupt": (lambda f: flip(f / PATCHES), f"{PATCHES}: not a MATLAB file, or damaged"),
     "empty": (lambda f: os.truncate(f / PATCHES, 0), f"{PATCHES}: not a MATLAB file"),
     "text": (lambda f: (f / PATCHES).write_text("hello\n" * 100), f"{PATCHES}: not a MATLAB file"),
     "no patches": (lambda f: write_mat5(f / PATCHES, a=np.zeros((5, 4))), rf"{PATCHES}: .* variables are a \(5, 4\)"),
@@ -107,16 +110,16 @@ FAULTS = {
     "undefined labels": (lambda f: write_mat5(f / LABELS, a=np.full((1, 60), np.nan)), f"{LABELS}: a holds fractions"),
     "truncated 7.3": (
         lambda f: (write_mat73(f / PATCHES, patches=GREY), os.truncate(f / PATCHES, 9000)),
-        f"{PATCHES}: not a MATLAB file, or a damaged one",
+        f"{PATCHES}: not a MATLAB file, or damaged",
     ),
 }
 
 
-@pytest.mark.parametrize("error", FAULTS)
-def test_a_faulty_folder_is_named_in_one_line(tmp_path: Path, error: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_folder_is_named_in_one_line(tmp_path: Path, damage: str) -> None:
     write_half(tmp_path / "rome", "train")
-    harm, message = FAULTS[error]
-    harm(tmp_path / "rome")
+    apply, message = DAMAGES[damage]
+    apply(tmp_path / "rome")
     with pytest.raises(DoapError, match=message) as caught:
         convert_romepatches(tmp_path / "rome", tmp_path / "set")
     assert "\n" not in str(caught.value)
@@ -124,21 +127,21 @@ def test_a_faulty_folder_is_named_in_one_line(tmp_path: Path, error: str) -> Non
 
 
 @pytest.mark.parametrize("version", WRITERS)
-def test_any_damage_is_told_or_harmless(tmp_path: Path, version: str) -> None:
+def test_any_damage_is_reported_or_harmless(tmp_path: Path, version: str) -> None:
     WRITERS[version](tmp_path / "a.mat", patches=GREY[:2], labels=np.arange(2.0)[None])
     whole = (tmp_path / "a.mat").read_bytes()
     random = np.random.default_rng(0)
-    told = []
-    for place in [*range(0, 400, 7), *random.integers(0, len(whole), 100)]:
+    errors = []
+    for offset in [*range(0, 400, 7), *random.integers(0, len(whole), 100)]:
         damaged = bytearray(whole)
-        damaged[place] ^= 1 << random.integers(8)
-        (tmp_path / "b.mat").write_bytes(damaged if place % 2 else damaged[:place])
+        damaged[offset] ^= 1 << random.integers(8)
+        (tmp_path / "b.mat").write_bytes(damaged if offset % 2 else damaged[:offset])
         try:
             read_mat(tmp_path / "b.mat")
         except DoapError as error:
-            told.append(str(error))
-    assert len(told) > 50
-    assert not any("\n" in line for line in told)
+            errors.append(str(error))
+    assert len(errors) > 50
+    assert not any("\n" in line for line in errors)
 
 
 def test_a_folder_without_files(tmp_path: Path) -> None:

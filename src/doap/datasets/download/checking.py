@@ -55,7 +55,7 @@ def inspect_phototour(folder: Path) -> Content:
     needed = -(-patches // phototour.PER_SHEET)
     if len(sheets) < needed:
         raise DoapError(f"{len(sheets):,} sheets (*.bmp), but the {patches:,} patches of info.txt need {needed:,}")
-    side = phototour.ACROSS * phototour.SIZE
+    side = phototour.COLUMNS * phototour.SIZE
     for sheet in sheets:
         if _picture_size(folder, sheet) != (side, side):
             raise DoapError(f"{sheet.name}: a sheet must be {side}x{side}")

@@ -1,1 +1,1 @@
-"""Readers of the official data sets."""
+"""Readers of the official data sets: Phototour, HPatches, RomePatches, image sequences."""

@@ -1,14 +1,14 @@
-"""HPatches: 16 strips of patches a sequence, one of the reference and five images at three strengths of jitter.
+"""HPatches: 16 strips of patches per sequence: the reference, and five images at three levels of jitter.
 
-A folder of the set holds one folder a sequence, `i_*` where the light changes and `v_*` where the viewpoint does,
-and each of them
+The folder of the data set has one folder per sequence, `i_*` for illumination changes and `v_*` for viewpoint changes.
+A sequence is
 
-    ref.png                    the patches of the reference image, 65 pixels wide, one below the other
-    e1.png … e5.png            the same points in images 1 to 5, the frames jittered little (easy),
-    h1.png … h5.png            more (hard),
-    t1.png … t5.png            and much (tough)
+    ref.png                    patches of the reference image, 65x65, stacked vertically
+    e1.png … e5.png            the same points in images 1 to 5, with little jitter of the frames (easy)
+    h1.png … h5.png            with more jitter (hard)
+    t1.png … t5.png            with much jitter (tough)
 
-Row i of every strip of a sequence shows the same point. The lists of its tasks are in `hpatches_tasks.py`.
+Row i of every strip of a sequence shows the same point. The task lists are read in `hpatches_tasks.py`.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from doap.files import atomic_folder
 from doap.types import Progress, no_progress
 
 SIZE = 65
-EXTENT = 5.0  # the patches were cut at five times the scale of the detection
+EXTENT = 5.0  # the official patches extend five times the scale of the detection
 IMAGES = 5
-NOISES = ("ref", "easy", "hard", "tough")  # what the label "noise" means
-# Name, image and noise of each strip, in the order in which a sequence is written.
+NOISES = ("ref", "easy", "hard", "tough")  # values of the label "noise"
+# Image and noise of each strip, in the order in which a sequence is converted.
 STRIPS = {
     "ref": (0, 0),
     **{f"{NOISES[noise][0]}{image}": (image, noise) for noise in (1, 2, 3) for image in range(1, IMAGES + 1)},
@@ -36,43 +36,46 @@ STRIPS = {
 
 
 def source_files(folder: Path) -> list[Path]:
-    """The strips of an HPatches folder; empty if it is none."""
+    """Return the strips of an HPatches folder; empty if it is not one."""
     return [sequence / f"{strip}.png" for sequence in find_sequences(folder) for strip in STRIPS]
 
 
 def find_sequences(folder: Path) -> list[Path]:
-    """The folders of the sequences, sorted by name; the folder itself if it is one. Empty if there is no strip."""
+    """Return the folders of the sequences, sorted by name, or the folder itself if it is a sequence.
+
+    The list is empty if there is no strip.
+    """
     if (folder / "ref.png").is_file():
         return [folder]
-    inside = sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
-    with_strips = [p for p in inside if any((p / f"{strip}.png").is_file() for strip in STRIPS)]
+    folders = sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
+    with_strips = [p for p in folders if any((p / f"{strip}.png").is_file() for strip in STRIPS)]
     if not with_strips:
         return []
-    # A folder with an official name belongs to the set even where its strips are missing, so that this is told.
-    return [p for p in inside if p in with_strips or p.name.startswith(("i_", "v_"))]
+    # A folder with an official name counts even if its strips are missing, so that they are reported.
+    return [p for p in folders if p in with_strips or p.name.startswith(("i_", "v_"))]
 
 
 def convert_hpatches(folder: Path, path: Path, progress: Progress = no_progress) -> None:
-    """Write the patches of an HPatches folder as a patch set, one strip in memory at a time.
+    """Convert an HPatches folder to a patch set, with one strip in memory at a time.
 
-    A group is a row of a sequence; a sequence is a folder, with its name. Labels: "image", 0 for the
-    reference and 1 to 5, and "noise", 0 for the reference, 1 easy, 2 hard, 3 tough.
+    Each row of a sequence becomes a group, each folder a sequence with its name. Labels: "image", 0 for the reference
+    and 1 to 5 for the others; "noise", 0 for the reference, 1 easy, 2 hard, 3 tough.
 
     Args:
-        folder: with a folder a sequence, or that of one sequence.
-        path: the patch set to write.
-        progress: told the strips done, and how many there are.
+        folder: folder of the data set, or of one sequence.
+        path: patch set to write.
+        progress: callback, called as progress(strips done, total).
 
     Raises:
-        DoapError: one line that names the file and the error; nothing is written then.
+        DoapError: if a file is missing or damaged; nothing is written then.
     """
     sequences = find_sequences(folder)
     files = source_files(folder)
     if not sequences:
         raise DoapError(f"{folder}: no HPatches sequence here (a folder with ref.png, e1.png … t5.png)")
-    for file in files:  # before anything long begins
+    for file in files:  # before the long work starts
         if not file.is_file():
-            raise DoapError(f"{file}: no such file; a sequence has the strips {', '.join(STRIPS)}")
+            raise DoapError(f"{file}: no such file; a sequence needs the strips {', '.join(STRIPS)}")
     done = start = 0
     with write_patch_set(path, SIZE, [s.resolve().name for s in sequences], EXTENT) as writer:
         for number, sequence in enumerate(sequences):
@@ -90,7 +93,7 @@ def convert_hpatches(folder: Path, path: Path, progress: Progress = no_progress)
 
 
 def read_strip(file: Path) -> NDArray[np.uint8]:
-    """The patches of a strip, (N, 65, 65) uint8."""
+    """Read the patches of a strip, (N, 65, 65) uint8."""
     strip = read_exact_grey(file)
     height, width = strip.shape
     if width != SIZE or height % SIZE:
@@ -99,15 +102,15 @@ def read_strip(file: Path) -> NDArray[np.uint8]:
 
 
 def write_hpatches_folder(folder: Path, strips: Mapping[str, NDArray[np.uint8]]) -> None:
-    """Write the strips of one sequence in the official format; the folder appears whole or not at all.
+    """Write the strips of one sequence in the official format, atomically.
 
     Args:
-        folder: of the sequence, refused if it exists.
-        strips: (N, 65, 65) uint8 by name, for each of ref, e1 … e5, h1 … h5, t1 … t5.
+        folder: folder of the sequence; refused if it exists.
+        strips: (N, 65, 65) uint8 patches by strip: ref, e1 … e5, h1 … h5, t1 … t5.
     """
     if set(strips) != set(STRIPS):
-        odd = ", ".join(sorted(set(strips) ^ set(STRIPS)))
-        raise DoapError(f"{folder}: a sequence has the strips {', '.join(STRIPS)}; missing or unknown: {odd}")
+        wrong = ", ".join(sorted(set(strips) ^ set(STRIPS)))
+        raise DoapError(f"{folder}: a sequence needs the strips {', '.join(STRIPS)}; missing or unknown: {wrong}")
     rows = len(strips["ref"])
     for name, patches in strips.items():
         if patches.dtype != np.uint8 or patches.shape != (rows, SIZE, SIZE) or not rows:

@@ -1,13 +1,15 @@
-"""Image sequences with homographies, to evaluate matching on: the layouts of Oxford and of HPatches.
+"""Image sequences with homographies, in the layouts of Oxford and HPatches.
 
-Oxford      img1.png … img6.png (or .ppm, .pgm), H1to2p … H1to6p as text, or H1to2p.xml … as OpenCV writes
+Oxford      img1.png … img6.png (or .ppm, .pgm), H1to2p … H1to6p as text or H1to2p.xml … H1to6p.xml as OpenCV XML
 HPatches    1.ppm … 6.ppm (or .png, .pgm), H_1_2 … H_1_6 as text
+
+XML is read with the standard library: on damaged files `cv2.FileStorage` corrupts memory instead of raising an error.
 """
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +18,21 @@ from doap.errors import DoapError
 
 IMAGES = 6
 SUFFIXES = (".png", ".ppm", ".pgm")
-LARGEST_HOMOGRAPHY = 1 << 16  # bytes; a file of nine numbers has some hundred
+MAX_HOMOGRAPHY_BYTES = 1 << 16  # nine numbers take some hundred bytes
 
-# What the files of image i are called in each layout.
+# File names of image i and of its homography, by layout.
 LAYOUTS = {"Oxford": ("img{}", "H1to{}p"), "HPatches": ("{}", "H_1_{}")}
 
 
 @dataclass(frozen=True)
 class ImageSequence:
-    """Images of one scene that homographies map onto each other.
+    """Images of one scene, related by homographies.
 
     Attributes:
-        name: of its folder.
+        name: name of its folder.
         images: paths of the n images, the reference first.
-        homographies: (n, 3, 3) float64; number i maps points (x, y, 1) of the reference into image i, so the
-            first is the identity.
+        homographies: (n, 3, 3) float64; homography i maps points (x, y, 1) of the reference to image i. The first
+            is the identity.
     """
 
     name: str
@@ -39,60 +41,69 @@ class ImageSequence:
 
 
 def read_sequence(folder: Path) -> ImageSequence:
-    """Read a sequence in any of the layouts, recognised by its files; the images are found, not yet read.
+    """Read a sequence in any of the layouts. The homographies are read, the images are only located.
 
     Raises:
-        DoapError: one line that names the file and the error.
+        DoapError: if a file is missing or damaged; names the file and the error.
     """
     layout = _recognise(folder)
     if layout is None:
-        raise DoapError(f"{folder}: no image sequence (img1.png … and H1to2p …, or 1.ppm … and H_1_2 …)")
+        raise DoapError(f"{folder}: not an image sequence (img1.png … and H1to2p …, or 1.ppm … and H_1_2 …)")
     image_name, homography_name = LAYOUTS[layout]
     images = [_find_image(folder, image_name.format(number)) for number in range(1, IMAGES + 1)]
-    maps = [read_homography(_find_homography(folder, homography_name.format(n))) for n in range(2, IMAGES + 1)]
-    return ImageSequence(folder.resolve().name, tuple(images), np.stack([np.eye(3), *maps]))
+    homographies = [read_homography(_find_homography(folder, homography_name.format(n))) for n in range(2, IMAGES + 1)]
+    return ImageSequence(folder.resolve().name, tuple(images), np.stack([np.eye(3), *homographies]))
 
 
 def find_sequences(folder: Path) -> list[ImageSequence]:
-    """All sequences in a folder and below it, sorted by path; a DoapError where there is none."""
+    """Return all sequences in a folder and its subfolders, sorted by path.
+
+    Raises:
+        DoapError: if there is none, or a sequence is damaged.
+    """
     if not folder.is_dir():
         raise DoapError(f"{folder}: no such folder")
-    inside = sorted(Path(place) for place, _, _ in os.walk(folder))
-    found = [read_sequence(place) for place in inside if _recognise(place)]
-    if not found:
-        raise DoapError(f"{folder}: no image sequence here or below (img1.png … and H1to2p …, or 1.ppm … and H_1_2 …)")
-    return found
+    paths = sorted(Path(name) for name, _, _ in os.walk(folder))
+    sequences = [read_sequence(path) for path in paths if is_sequence(path)]
+    if not sequences:
+        raise DoapError(f"{folder}: no image sequence in it or below (img1.png … and H1to2p …, or 1.ppm … and H_1_2 …)")
+    return sequences
 
 
 def is_sequence(folder: Path) -> bool:
-    """Whether a folder itself looks like a sequence: it has a first image and a homography of it."""
+    """Return whether a folder is a sequence: it has a first image and a homography of it."""
     return _recognise(folder) is not None
 
 
 def read_homography(file: Path) -> NDArray[np.float64]:
-    """Read a homography (3, 3), as nine numbers in a text or as the first matrix of an OpenCV XML file."""
+    """Read a homography (3, 3): nine numbers as text, or the first matrix of an OpenCV XML file.
+
+    Raises:
+        DoapError: if the file is not an invertible 3x3 matrix of finite numbers.
+    """
     try:
         with file.open("rb") as source:
-            content = source.read(LARGEST_HOMOGRAPHY + 1)
+            content = source.read(MAX_HOMOGRAPHY_BYTES + 1)
     except OSError as error:
         raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
-    if len(content) > LARGEST_HOMOGRAPHY:
-        raise DoapError(f"{file}: too large for a homography")
+    if len(content) > MAX_HOMOGRAPHY_BYTES:
+        raise DoapError(f"{file}: larger than {MAX_HOMOGRAPHY_BYTES:,} bytes, too large for a homography")
     try:
-        text = _matrix_text(content, file) if content.lstrip().startswith(b"<") else content.decode("ascii")
-        values = np.array([float(number) for number in text.split()])
-    except (ValueError, expat.ExpatError) as error:
+        text = content.decode("utf-8-sig")
+        numbers = _parse_opencv_xml(text, file) if text.lstrip().startswith("<") else text
+        values = np.array([float(number) for number in numbers.split()])
+    except (ValueError, ElementTree.ParseError) as error:
         raise DoapError(f"{file}: not a homography ({error})") from error
     if values.size != 9 or not np.isfinite(values).all() or np.linalg.det(values.reshape(3, 3)) == 0:
-        raise DoapError(f"{file}: not a homography, which is nine finite numbers that can be inverted")
+        raise DoapError(f"{file}: not a homography: needs nine finite numbers that form an invertible matrix")
     return values.reshape(3, 3)
 
 
 def _recognise(folder: Path) -> str | None:
-    """The layout of a folder: it has a first image and any homography of it."""
+    """Return the layout of a folder, or None if it has no first image or no homography of it."""
     for layout, (image, homography) in LAYOUTS.items():
-        pictured = any((folder / f"{image.format(1)}{suffix}").is_file() for suffix in SUFFIXES)
-        if pictured and any(folder.glob(homography.format("[2-6]") + "*")):
+        has_image = any((folder / f"{image.format(1)}{suffix}").is_file() for suffix in SUFFIXES)
+        if has_image and any(folder.glob(homography.format("[2-6]") + "*")):
             return layout
     return None
 
@@ -109,31 +120,11 @@ def _find_homography(folder: Path, stem: str) -> Path:
     return xml if xml.is_file() else folder / stem
 
 
-def _matrix_text(content: bytes, file: Path) -> str:
-    """The text of <data> in the first matrix below the root; a document type, where entities hide, is refused."""
-    path: list[str] = []
-    matrices = 0
-    parts: list[str] = []
-
-    def refuse(*_about: object) -> None:
-        raise DoapError(f"{file}: declares a document type, which no OpenCV matrix does; refused")
-
-    def start(name: str, _attributes: dict[str, str]) -> None:
-        nonlocal matrices
-        path.append(name)
-        matrices += len(path) == 2
-
-    def end(_name: str) -> None:
-        path.pop()
-
-    def text(part: str) -> None:
-        if matrices == 1 and len(path) == 3 and path[2] == "data":
-            parts.append(part)
-
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = text
-    parser.Parse(content, True)
-    return "".join(parts)
+def _parse_opencv_xml(text: str, file: Path) -> str:
+    """Return the numbers of the first matrix in an OpenCV XML file, which must be 3x3."""
+    if "<!DOCTYPE" in text:  # the only place where entities can be declared
+        raise DoapError(f"{file}: declares a document type, which OpenCV does not write; refused")
+    matrix = next(iter(ElementTree.fromstring(text)), None)
+    if matrix is None or (matrix.findtext("rows"), matrix.findtext("cols")) != ("3", "3"):
+        return ""
+    return matrix.findtext("data", "")

@@ -1,8 +1,8 @@
-"""One door to every data set: official folders are converted once, remembered, and opened as patch sets.
+"""Opening of patch sets and official folders; official folders are converted to patch sets and cached.
 
-The converted sets lie in the folder `converted` of the cache: that of the environment variable DOAP_CACHE, or
-~/.cache/doap. The name of each tells the layout and the folder it was made of, and the state of its files: their
-sizes and times. Removing any of them is safe; it is made again when it is asked for.
+Converted sets are in the folder `converted` of the cache (environment variable DOAP_CACHE, by default ~/.cache/doap).
+Their names are made of the layout, the folder, and the sizes and modification times of its files. They can be removed
+at any time and are converted again when needed.
 """
 
 import hashlib
@@ -21,12 +21,18 @@ from doap.errors import DoapError
 from doap.files import cache_root, make_folder
 from doap.types import Progress, no_progress
 
-VERSION = 1  # of the conversions: raise it when one of them writes something else, so that old ones are left alone
+VERSION = 1  # increase it when a conversion changes, so that cached sets are converted again
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How an official data set is recognised and converted."""
+    """Layout of an official data set: how it is recognised and converted.
+
+    Attributes:
+        name: name in the cache.
+        source_files: returns the files of a folder in this layout; empty for other folders.
+        convert: writes a folder as a patch set, called as convert(folder, path, progress).
+    """
 
     name: str
     source_files: Callable[[Path], list[Path]]
@@ -40,30 +46,32 @@ LAYOUTS = (
 )
 
 
-def open_any(path: Path | str, progress: Progress = no_progress, sequences: Sequence[str] | None = None) -> PatchSet:
+def open_dataset(
+    path: Path | str, progress: Progress = no_progress, sequences: Sequence[str] | None = None
+) -> PatchSet:
     """Open a patch set, or an official folder of Phototour, HPatches or RomePatches.
 
     An official folder is converted the first time, and again when its files change.
 
     Args:
-        path: of the folder.
-        progress: told the pieces done of a conversion, and how many there are.
-        sequences: names of those to open, for example one half of a split; all by default.
+        path: folder of the set.
+        progress: callback of a conversion, called as progress(files done, total).
+        sequences: names of the sequences to open, for example the test sequences of a split; all by default.
 
     Raises:
-        DoapError: one line that names the file and the error.
+        DoapError: if the folder is neither, or a file is missing or damaged.
     """
-    found = _open(Path(path), progress)[1]
-    return found if sequences is None else select_sequences(found, sequences)
+    patches = _open(Path(path), progress)[1]
+    return patches if sequences is None else select_sequences(patches, sequences)
 
 
 def locate(path: Path | str, progress: Progress = no_progress) -> Path:
-    """The folder of the patch set: `path` itself, or what the official folder at `path` was converted to."""
+    """Return the folder of the patch set: `path` itself, or the converted set of the official folder at `path`."""
     return _open(Path(path), progress)[0]
 
 
 def recognise(folder: Path) -> Layout:
-    """The layout of an official folder; a DoapError if it has none of them."""
+    """Return the layout of an official folder; a DoapError if it has none of them."""
     for layout in LAYOUTS:
         if layout.source_files(folder):
             return layout
@@ -74,18 +82,18 @@ def recognise(folder: Path) -> Layout:
 
 
 def select_sequences(patches: PatchSet, names: Sequence[str]) -> PatchSet:
-    """The patches of some sequences."""
+    """Return the patches of some sequences, by name."""
     unknown = sorted(set(names) - set(patches.sequence_names))
     if unknown:
         raise DoapError(f"{len(unknown)} of {len(set(names))} sequences are not in the set: {', '.join(unknown[:3])}")
-    wanted = np.isin(patches.sequences, [patches.sequence_names.index(name) for name in names])
-    if not wanted.any():
-        raise DoapError("none of the sequences asked for has a patch in the set")
-    return patches.part(wanted)
+    mask = np.isin(patches.sequences, [patches.sequence_names.index(name) for name in names])
+    if not mask.any():
+        raise DoapError("none of these sequences has a patch in the set")
+    return patches.select(mask)
 
 
 def cache_folder() -> Path:
-    """Where converted sets are kept."""
+    """Return the folder of converted sets."""
     return cache_root() / "converted"
 
 
@@ -96,43 +104,42 @@ def _open(folder: Path, progress: Progress) -> tuple[Path, PatchSet]:
         raise DoapError(f"{folder}: not a patch set or official folder (no such folder)")
     layout = recognise(folder)
     target = _target(folder, layout)
-    found = _open_whole(target)
-    if found is None:
+    patches = _open_converted(target)
+    if patches is None:
         make_folder(target.parent)
-        # One conversion at a time in a cache: who waits finds it done, and what lies around half made is nobody's.
+        # One conversion at a time: a waiting process finds the set converted, and leftovers are safe to remove.
         with FileLock(target.parent / "lock"):
-            found = _open_whole(target)
-            if found is None:
+            patches = _open_converted(target)
+            if patches is None:
                 _convert(folder, layout, target, progress)
-                found = PatchSet.open(target)
-    return target, found
+                patches = PatchSet.open(target)
+    return target, patches
 
 
 def _target(folder: Path, layout: Layout) -> Path:
-    place = folder.resolve()
     state = hashlib.sha256(f"{VERSION}".encode())
     for file in layout.source_files(folder):
-        about = file.stat() if file.exists() else None  # a missing file is told by the conversion
-        state.update(f"{file.relative_to(folder)}|{about and (about.st_size, about.st_mtime_ns)}\n".encode())
-    return cache_folder() / f"{_stem(place, layout)}-{state.hexdigest()[:16]}"
+        status = file.stat() if file.exists() else None  # the conversion reports a missing file
+        state.update(f"{file.relative_to(folder)}|{status and (status.st_size, status.st_mtime_ns)}\n".encode())
+    return cache_folder() / f"{_stem(folder.resolve(), layout)}-{state.hexdigest()[:16]}"
 
 
-def _stem(place: Path, layout: Layout) -> str:
-    return f"{layout.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
+def _stem(folder: Path, layout: Layout) -> str:
+    return f"{layout.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
 
 
-def _open_whole(target: Path) -> PatchSet | None:
+def _open_converted(target: Path) -> PatchSet | None:
     try:
         return PatchSet.open(target)
-    except DoapError:  # not made yet, or damaged since
+    except DoapError:  # not converted yet, or damaged since
         return None
 
 
 def _convert(folder: Path, layout: Layout, target: Path, progress: Progress) -> None:
-    for left in target.parent.iterdir():  # by conversions that were killed, or damaged since
-        if left == target or any(left.name.startswith(f".{known.name}-") for known in LAYOUTS):
-            shutil.rmtree(left)
+    for path in target.parent.iterdir():  # leftovers of killed conversions, and a damaged set
+        if path == target or any(path.name.startswith(f".{other.name}-") for other in LAYOUTS):
+            shutil.rmtree(path)
     layout.convert(folder, target, progress)
-    for old in target.parent.glob(f"{_stem(folder.resolve(), layout)}-*"):  # of files that have changed since
-        if old != target:
-            shutil.rmtree(old, ignore_errors=True)
+    for path in target.parent.glob(f"{_stem(folder.resolve(), layout)}-*"):  # conversions of files changed since
+        if path != target:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What the readers of official data sets share: files taken exactly as published, or refused."""
+"""Exact reading of the images of official data sets."""
 
 from pathlib import Path
 
@@ -10,32 +10,32 @@ from doap.types import Grey
 
 
 def read_exact_grey(file: Path) -> Grey:
-    """Read an 8-bit grey picture as it is stored, (H, W) uint8.
+    """Read an 8-bit grey image as it is stored, (H, W) uint8.
 
-    Anything else is refused rather than converted: a benchmark whose pixels were changed on the way is
-    another benchmark. A PNG's own checksums are compared too, which decoding alone does not do.
+    Other images are refused rather than converted, since converted pixels would change a benchmark. The checksums of
+    PNG files are verified, which decoding alone does not do.
 
     Raises:
-        DoapError: one line that names the file and the error.
+        DoapError: if the file is missing, damaged or not 8-bit grey.
     """
     try:
-        with Image.open(file) as picture:
-            if picture.mode != "L":
+        with Image.open(file) as image:
+            if image.mode != "L":
                 raise DoapError(
-                    f"{file}: pixels are {_kind(picture.mode)}, not 8-bit grey; get the official file again"
+                    f"{file}: pixels are {_describe_mode(image.mode)}, not 8-bit grey; get the official file again"
                 )
-            picture.verify()
-        with Image.open(file) as picture:  # verify leaves a picture that cannot be read on
-            return np.asarray(picture)
+            image.verify()
+        with Image.open(file) as image:  # verify() leaves an image that cannot be decoded
+            return np.asarray(image)
     except FileNotFoundError as error:
         raise DoapError(f"{file}: no such file; get the official data again") from error
     except UnidentifiedImageError as error:
-        raise DoapError(f"{file}: not a picture in a format that can be read") from error
+        raise DoapError(f"{file}: not an image, or in an unknown format; get the official file again") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DoapError(f"{file}: damaged, cannot be read as a picture ({error})") from error
+        raise DoapError(f"{file}: damaged, cannot be decoded ({error}); get the official file again") from error
 
 
-def _kind(mode: str) -> str:
+def _describe_mode(mode: str) -> str:
     if mode == "1":
         return "black and white"
     return "deeper than 8 bit" if mode[0] in "IF" else f"in colour ({mode})"

@@ -1,28 +1,26 @@
-"""RomePatches: 10,000 patches of 51x51 to train and 10,000 to test, 1,000 groups of 10 in each half.
+"""RomePatches: patches of 51x51, 10,000 to train and 10,000 to test, in 1,000 groups of 10 per half.
 
 The official files of a half, "train" or "test", are
 
     patch_retrieval_Rome_train.mat            the patches
     patch_retrieval_Rome_train_labels.mat     their groups
 
-What was found published: these file names; the variable `patches` with the patches along its first axis and
-colour next, (N, 3, 51, 51), in 0..255; the variables `labels_gt`, of the first 1,000 patches, which are the
-queries, and `labels`, of the other 9,000, among which they are sought. What is assumed, since the files could
-not be seen: that colour is red, green, blue, and that of the two axes of 51 the first runs down the picture.
+Published are the file names; the variable `patches`, (N, 3, 51, 51) in 0..255, with colour on the second axis; the
+variables `labels_gt`, of the first 1,000 patches, which are the queries, and `labels`, of the other 9,000, which are
+searched. The files themselves were not available. It is assumed that the colours are red, green, blue, and that the
+first axis of length 51 is vertical.
 
-So other layouts are taken by shape: any one variable with two axes of 51, one of N, and perhaps one of 1 or 3
-for colour; any one variable of N whole numbers as groups. MATLAB's files of version 5 to 7.2 are read through
-SciPy, those of 7.3 through h5py, which shows the axes of a MATLAB array in reverse.
+Other layouts are recognised by shape: one variable with two axes of length 51, one of length N, and optionally one of
+length 1 or 3 for colour; one variable of N integers as groups. MATLAB files of version 5 to 7.2 are read with SciPy,
+those of version 7.3 with h5py, which reverses the axes of a MATLAB array.
 """
 
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.io import loadmat
 
 from doap.datasets.sets.writer import write_patch_set
 from doap.errors import DoapError
@@ -36,25 +34,25 @@ Variables = dict[str, NDArray[Any]]
 
 
 def source_files(folder: Path) -> list[Path]:
-    """The files of patches and of labels of the halves that are there; empty if there is none."""
+    """Return the files of the halves that are in a folder; empty if there are none."""
     halves = [half for half in HALVES if patches_file(folder, half).is_file()]
     return [file for half in halves for file in (patches_file(folder, half), labels_file(folder, half))]
 
 
 def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progress) -> None:
-    """Write the halves of RomePatches that are in a folder as one patch set, one half in memory at a time.
+    """Convert a folder of RomePatches to a patch set, with one half in memory at a time.
 
-    Each half is a sequence, "train" or "test"; colour becomes luma. The label "query" is 1 for the official
-    queries, the patches of `labels_gt`, and 0 for the others. How large the patches are for their
-    keypoints is not in the files; the extent is the default one, by assumption.
+    Each half becomes a sequence, "train" or "test"; colour is converted to luma. The label "query" is 1 for the
+    official queries, the patches of `labels_gt`, and 0 for the others. The files do not state the extent of the
+    patches; the default extent is assumed.
 
     Args:
-        folder: with the .mat files.
-        path: the patch set to write.
-        progress: told the halves done, and how many there are.
+        folder: folder with the .mat files of one half or both.
+        path: patch set to write.
+        progress: callback, called as progress(halves done, total).
 
     Raises:
-        DoapError: one line that names the file and the error; nothing is written then.
+        DoapError: if a file is missing or damaged; nothing is written then.
     """
     halves = [half for half in HALVES if patches_file(folder, half).is_file()]
     if not halves:
@@ -64,7 +62,7 @@ def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progre
         for number, half in enumerate(halves):
             patches = find_patches(read_mat(patches_file(folder, half)), patches_file(folder, half))
             labels, queries = find_labels(read_mat(labels_file(folder, half)), len(patches), labels_file(folder, half))
-            distinct, dense = np.unique(labels, return_inverse=True)  # both halves may count from 1
+            distinct, dense = np.unique(labels, return_inverse=True)  # group numbers of the halves may coincide
             is_query = np.arange(len(patches)) < queries
             writer.append(patches, dense + groups, np.full(len(patches), number), query=is_query.astype(np.int64))
             groups += len(distinct)
@@ -72,28 +70,34 @@ def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progre
 
 
 def read_mat(file: Path) -> Variables:
-    """The numeric variables of a MATLAB file of any version, with MATLAB's order of axes."""
+    """Read the numeric variables of a MATLAB file of any version, with MATLAB's order of axes."""
+    import h5py
+    from scipy.io import loadmat
+
     if not file.is_file():
         raise DoapError(f"{file}: no such file; get the official data again")
     try:
         if h5py.is_hdf5(file):
             with h5py.File(file, "r") as store:
-                found = {name: item[()].T for name, item in store.items() if isinstance(item, h5py.Dataset)}
+                variables = {name: item[()].T for name, item in store.items() if isinstance(item, h5py.Dataset)}
         else:
-            found = loadmat(str(file), appendmat=False)
-    except Exception as error:  # both readers raise what their damaged bytes happen to cause, from KeyError to zlib's
+            variables = loadmat(str(file), appendmat=False)
+    except Exception as error:  # damaged files cause all kinds of exceptions in both readers
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DoapError(f"{file}: not a MATLAB file, or a damaged one ({reason})") from error
-    return {k: v for k, v in found.items() if isinstance(v, np.ndarray) and v.dtype.kind in "biuf"}
+        raise DoapError(f"{file}: not a MATLAB file, or damaged ({reason}); get the official data again") from error
+    return {k: v for k, v in variables.items() if isinstance(v, np.ndarray) and v.dtype.kind in "biuf"}
 
 
 def find_patches(variables: Variables, file: Path) -> NDArray[np.uint8]:
-    """The one variable that holds patches, grey, (N, 51, 51) uint8; see above for the layouts."""
-    fitting = {name: axes for name, value in variables.items() if (axes := _axes(value.shape))}
-    if len(fitting) != 1:
-        seen = ", ".join(f"{name} {value.shape}" for name, value in variables.items()) or "none"
-        raise DoapError(f"{file}: needs one variable of {SIZE}x{SIZE} patches, but the variables are {seen}")
-    name, axes = fitting.popitem()
+    """Return the patches of the only variable that holds patches: grey, (N, 51, 51) uint8.
+
+    The layouts are those of the module docstring.
+    """
+    candidates = {name: axes for name, value in variables.items() if (axes := _axes(value.shape))}
+    if len(candidates) != 1:
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in variables.items()) or "none"
+        raise DoapError(f"{file}: needs one variable of {SIZE}x{SIZE} patches, but the variables are {shapes}")
+    name, axes = candidates.popitem()
     values = _to_bytes(variables[name].transpose(axes), name, file)
     if values.ndim == 3:
         return np.ascontiguousarray(values)
@@ -103,32 +107,32 @@ def find_patches(variables: Variables, file: Path) -> NDArray[np.uint8]:
 
 
 def find_labels(variables: Variables, patches: int, file: Path) -> tuple[NDArray[np.int64], int]:
-    """The group of each patch (N,), and how many patches at the beginning are the official queries."""
+    """Return the group of each patch (N,), and the number of official queries, which come first."""
     if {"labels", "labels_gt"} <= set(variables):
         queries, others = variables["labels_gt"].reshape(-1), variables["labels"].reshape(-1)
         labels = np.concatenate([queries, others])
         if len(labels) != patches:
             raise DoapError(f"{file}: {len(queries)} + {len(others)} labels (labels_gt, labels) for {patches} patches")
-        return _whole(labels, "labels", file), len(queries)
-    fitting = [name for name, value in variables.items() if value.size == patches == max(value.shape)]
-    if len(fitting) != 1:
-        seen = ", ".join(f"{name} {value.shape}" for name, value in variables.items()) or "none"
-        raise DoapError(f"{file}: needs labels_gt and labels, or one of {patches} numbers; the variables are {seen}")
-    return _whole(variables[fitting[0]].reshape(-1), fitting[0], file), 0
+        return _to_integers(labels, "labels", file), len(queries)
+    candidates = [name for name, value in variables.items() if value.size == patches == max(value.shape)]
+    if len(candidates) != 1:
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in variables.items()) or "none"
+        raise DoapError(f"{file}: needs labels_gt and labels, or one of {patches} numbers; the variables are {shapes}")
+    return _to_integers(variables[candidates[0]].reshape(-1), candidates[0], file), 0
 
 
 def patches_file(folder: Path, half: str) -> Path:
-    """The file of the patches of a half."""
+    """Return the path of the patches of a half."""
     return folder / f"patch_retrieval_Rome_{half}.mat"
 
 
 def labels_file(folder: Path, half: str) -> Path:
-    """The file of their groups."""
+    """Return the path of the groups of a half."""
     return folder / f"patch_retrieval_Rome_{half}_labels.mat"
 
 
 def _axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The order of axes that makes (N, 51, 51) or (N, 51, 51, colours) of a shape, or None if it holds no patches."""
+    """Return the permutation of axes to (N, 51, 51) or (N, 51, 51, colours), or None if the shape does not fit."""
     sides = tuple(axis for axis, length in enumerate(shape) if length == SIZE)
     others = [axis for axis in range(len(shape)) if axis not in sides]
     colours = tuple(axis for axis in others if shape[axis] in (1, 3)) if len(others) == 2 else ()
@@ -141,13 +145,13 @@ def _axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 def _to_bytes(values: NDArray[Any], name: str, file: Path) -> NDArray[np.uint8]:
     if values.dtype == np.uint8:
         return values
-    narrow = _whole(values, name, file)
-    if narrow.min() < 0 or narrow.max() > 255:
-        raise DoapError(f"{file}: {name} holds {narrow.min()} to {narrow.max()}, but pixels are 0 to 255")
-    return narrow.astype(np.uint8)
+    integers = _to_integers(values, name, file)
+    if integers.min() < 0 or integers.max() > 255:
+        raise DoapError(f"{file}: {name} holds {integers.min()} to {integers.max()}, but pixels are 0 to 255")
+    return integers.astype(np.uint8)
 
 
-def _whole(values: NDArray[Any], name: str, file: Path) -> NDArray[np.int64]:
+def _to_integers(values: NDArray[Any], name: str, file: Path) -> NDArray[np.int64]:
     if not (np.isfinite(values).all() and (values == np.round(values)).all()):
-        raise DoapError(f"{file}: {name} holds fractions, where whole numbers are needed")
+        raise DoapError(f"{file}: {name} holds fractions or undefined values, but must hold integers")
     return values.astype(np.int64)
