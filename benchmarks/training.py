@@ -25,10 +25,10 @@ from doap import PatchSet
 from doap.datasets.batches.sampling import GroupSampler
 from doap.networks.descriptor import to_input
 from doap.objectives import AveragePrecisionLoss
-from doap.training.distributed import make_fabric
+from doap.training.distributed import make_fabric, make_reproducible
 from doap.training.log import Status
 from doap.training.recipe import Recipe
-from doap.training.trainer import Training, make_reproducible, train
+from doap.training.trainer import Trainer, train
 from machine import write_result
 
 LIBERTY = 450_092
@@ -49,7 +49,7 @@ def epochs(data: PatchSet, device: str, count: int) -> Measured:
     ends: list[float] = []
 
     def look(status: Status) -> None:
-        if not status.doing and status.done * count >= len(ends) + 1 - 1e-9:
+        if not status.preparation and status.done * count >= len(ends) + 1 - 1e-9:
             ends.append(time.perf_counter())
 
     recipe = Recipe(batch_size=4096, augment=True, epochs=count)
@@ -78,9 +78,9 @@ def pieces(data: PatchSet) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         fabric = make_fabric(recipe, "cuda", 1)
         make_reproducible(fabric.device)
-        work = Training(recipe, data, Path(folder), fabric)
+        work = Trainer(recipe, data, Path(folder), fabric)
         work.network.train()
-        drawn = work.batches.draw(0)
+        drawn = work.loader.batches(0)
         batch = next(drawn)
         inputs = to_input(batch.pixels, 32)
         outputs = work.forward(inputs).float().detach().requires_grad_()
@@ -92,7 +92,7 @@ def pieces(data: PatchSet) -> Measured:
             ),
             "optimiser": milliseconds(work.optimiser.step),
         }
-        drawn = work.batches.draw(1)
+        drawn = work.loader.batches(1)
         found["whole step"] = milliseconds(lambda: work.step(next(drawn), 0.1))
         busy = utilisation(lambda: work.step(next(drawn), 0.1), 20)
     print(", ".join(f"{name} {value:.2f} ms" for name, value in found.items()), f"; GPU busy {100 * busy:.0f} %")
@@ -128,9 +128,9 @@ def long_lists(data: PatchSet) -> Measured:
     recipe = Recipe(batch_size=65536, chunk=8192, augment=True)
     with tempfile.TemporaryDirectory() as folder:
         fabric = make_fabric(recipe, "cuda", 1)
-        work = Training(recipe, data, Path(folder), fabric)
+        work = Trainer(recipe, data, Path(folder), fabric)
         work.network.train()
-        drawn = work.batches.draw(0)
+        drawn = work.loader.batches(0)
         losses = [work.step(next(drawn), 0.1)]
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -185,7 +185,7 @@ def speed(recipe: Recipe, data: PatchSet, steps: int) -> float:
     speeds: list[float] = []
 
     def look(status: Status) -> None:
-        if not status.doing:
+        if not status.preparation:
             speeds.append(status.speed)
         if len(speeds) > steps:
             raise KeyboardInterrupt

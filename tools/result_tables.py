@@ -10,13 +10,12 @@ import re
 from pathlib import Path
 
 from doap import list_models
-from doap.cli.study import ranked_runs
 from doap.evaluation.harness.result import Result, read_result
 from doap.evaluation.harness.table import Row, Table, number
 from doap.evaluation.hpatches.tables import HEADLINES, NOISE, mean_score
 from doap.evaluation.image_pairs.tables import oxford_tables, sequence_table
 from doap.experiments.study_figure import draw_study
-from doap.experiments.study_table import Standing, study_table
+from doap.experiments.study_table import RunSummary, study_table, summarise_runs
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"
@@ -61,14 +60,14 @@ def _cells(table: Table) -> dict[str, dict[str, str]]:
     return {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
 
 
-def standings_of(study: str) -> list[Standing]:
-    """The runs of a study, best first."""
-    return ranked_runs(json.loads((RESULTS / f"study-{study}.json").read_text())["rows"])
+def study_summaries(study: str) -> list[RunSummary]:
+    """Return the runs of a study, best first."""
+    return summarise_runs(json.loads((RESULTS / f"study-{study}.json").read_text())["rows"])
 
 
 def studies() -> dict[str, str]:
     """The text of each table of study.md, by name."""
-    return {study: markdown(study_table(standings_of(study))) for study in STUDIES}
+    return {study: markdown(study_table(study_summaries(study))) for study in STUDIES}
 
 
 def hpatches_summary(result: Result) -> list[Table]:
@@ -99,7 +98,7 @@ def speed(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
             most = max(measured[t]["GB at most"] for t in HEADLINES)
             total = f"{measured['all']['doap']:.1f} s"
             rows.append(Row((f"{machine['device']}", kind, *tasks, total, f"{most:.1f} GB")))
-    return Table(("device", "descriptors", *HEADLINES, "all three", "memory"), tuple(rows), words=2)
+    return Table(("device", "descriptors", *HEADLINES, "all three", "memory"), tuple(rows), text_columns=2)
 
 
 def fastest_mode(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
@@ -108,14 +107,14 @@ def fastest_mode(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Tabl
     for machine in machines:
         for name, maps in machine.get("fastest mode", {}).items():
             rows.append(Row((str(machine["device"]), name, *(f"{value:.2f}" for value in maps.values()))))
-    return Table(("device", "descriptor", "matching mAP %, fastest mode", "float32"), tuple(rows), words=2)
+    return Table(("device", "descriptor", "matching mAP %, fastest mode", "float32"), tuple(rows), text_columns=2)
 
 
 def markdown(table: Table) -> str:
     """A table in Markdown, its title before and its note after it."""
     lines = [
         "| " + " | ".join(table.columns) + " |",
-        "|" + "---|" * table.words + "---:|" * (len(table.columns) - table.words),
+        "|" + "---|" * table.text_columns + "---:|" * (len(table.columns) - table.text_columns),
         *("| " + " | ".join(cell.replace("\n", "<br>") for cell in row.cells) + " |" for row in table.rows),
     ]
     parts = [f"**{table.title}**" if table.title else "", "\n".join(lines), f"{table.note}." if table.note else ""]
@@ -141,4 +140,4 @@ if __name__ == "__main__":
     for path in PAGES:
         path.write_text(filled(path), encoding="utf-8")
     for study in STUDIES:
-        draw_study(standings_of(study), f"study {study}", DOCS / "images" / f"study-{study}.png")
+        draw_study(study_summaries(study), f"study {study}", DOCS / "images" / f"study-{study}.png")

@@ -104,12 +104,12 @@ class Spy:
         self.source = source
         self.zooms: list[np.ndarray] = []
 
-    def draw(
+    def take(
         self, indices: np.ndarray, random: torch.Generator, zooms: torch.Tensor | None = None, jitter: float = 1.0
     ) -> torch.Tensor:
         assert zooms is not None
         self.zooms.append(zooms.cpu().numpy())
-        return self.source.draw(indices, random, zooms, jitter)
+        return self.source.take(indices, random, zooms, jitter)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

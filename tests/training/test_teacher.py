@@ -8,9 +8,9 @@ import torch
 
 from doap import DoapError, PatchSet, describe_patches, load
 from doap.networks.architecture import Architecture, build_network
+from doap.networks.card import read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import save
-from doap.networks.card import read_card
 from doap.objectives import ImitationLoss, SimilarityLoss
 from doap.training import trainer
 from doap.training.batches import Batches

@@ -23,11 +23,11 @@ from doap.images.frames import detect_dog
 from doap.networks.l2net import L2Net
 from doap.training import checkpoint, trainer
 from doap.training.batches import Batches
+from doap.training.data_cache import hold_out
 from doap.training.log import Status, read_losses, read_validation
 from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
 from doap.training.run_folder import WEIGHTS, Source
-from doap.training.sources import hold_out
 from doap.training.trainer import train
 from doap.training.validation import Validation
 

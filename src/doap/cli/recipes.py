@@ -3,13 +3,14 @@
 import json
 
 from doap.cli.console import say
-from doap.training.recipe import list_recipes, read_recipe
 
 EXAMPLE = "Example: doap recipes"
 
 
 def recipes() -> None:
-    """List the recipes that ship with doap: what each is, and the values that differ from the defaults."""
+    """List the shipped recipes: a description, and the values that differ from the defaults."""
+    from doap.training.recipe import list_recipes
+
     for name, line in list_recipes().items():
         say(name, style="bold")
         say(f"    {line}")
@@ -17,7 +18,9 @@ def recipes() -> None:
 
 
 def differences(name: str) -> str:
-    """The values of a recipe that differ from the defaults, as they are written after --set."""
+    """Return the values of a recipe that differ from the defaults, as `--set` texts."""
+    from doap.training.recipe import read_recipe
+
     changed = read_recipe(name).model_dump(exclude_defaults=True)
     texts = {
         key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

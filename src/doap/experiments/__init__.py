@@ -1,1 +1,1 @@
-"""Studies and sweeps: several trainings compared."""
+"""Experiments: several trainings compared, as a study or a sweep."""

@@ -1,8 +1,9 @@
-"""Trainings on one set, one after another: each in a folder of its own, on a set that is loaded once."""
+"""Several trainings on one set: each in its own run folder, the set loaded once."""
 
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,51 +12,64 @@ from typing import Any
 from doap.files import make_folder, write_text
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
+from doap.training.data_cache import Data, DataCache
 from doap.training.log import Status
-from doap.training.recipe import Recipe
-from doap.training.run_folder import WEIGHTS, Source, check_run, is_complete
-from doap.training.sources import Data, Sources
+from doap.training.recipe import RENAMED_KEYS, Recipe
+from doap.training.run_folder import WEIGHTS, DataSpec, check_run, is_complete
 from doap.training.trainer import IN_MEMORY, train
 
-# What is measured of a run, given its folder and its model: numbers by name, the one that matters first.
-Judge = Callable[[Path, Descriptor], Mapping[str, float]]
-# A line of a table: what tells a run from the others, then what was measured of it.
-Row = dict[str, Any]
-# Told the name of a run, and how far its training is.
-Progress = Callable[[str, Status], None]
+Evaluator = Callable[[Path, Descriptor], Mapping[str, float]]
+"""Evaluation of a run: `evaluate(run_folder, model)` returns measures by name, the most important first."""
+
+RunRow = dict[str, Any]
+"""Row of a result table: the columns that identify a run, then its measures."""
+
+RunStatusCallback = Callable[[str, Status], None]
+"""Callback of several trainings: `callback(run_name, status)`."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """What the trainings share.
+    """Settings shared by several trainings.
 
     Attributes:
-        data: what to train on.
-        folder: of all of them; each has its own in it, by its name.
-        source: where the data comes from, for the record.
+        data: Training set.
+        folder: Parent of the run folders.
+        source: Origin of the data, for the record.
         device: "cpu" or "cuda".
-        validation: judged after every epoch; by default what each recipe holds out.
-        progress: called when news of a training comes in.
-        sources: where sets are loaded, once.
+        validation: Set for the AP after every epoch; by default the `val_fraction` of each recipe.
+        progress: Callback, called as progress(run_name, status).
+        cache: Cache of loaded sets.
     """
 
     data: Data
     folder: Path
-    source: Source = IN_MEMORY
+    source: DataSpec = IN_MEMORY
     device: str = "cpu"
     validation: Data | None = None
-    progress: Progress = lambda _run, _status: None
-    sources: Sources = field(default_factory=Sources)
+    progress: RunStatusCallback = lambda _run, _status: None
+    cache: DataCache = field(default_factory=DataCache)
 
     def check(self, recipes: Mapping[str, Recipe]) -> None:
-        """Refuse a folder of other trainings before hours are spent on these, given by name."""
+        """Check that existing run folders hold these trainings, before any is started.
+
+        Args:
+            recipes: Recipe of each run, by name.
+
+        Raises:
+            DoapError: If a folder holds another training.
+        """
         make_folder(self.folder)
         for name, recipe in recipes.items():
-            if (self.folder / name).exists():
-                check_run(self.folder / name, recipe, repr(self.data))
+            run = self.folder / name
+            old = self.folder / _old_name(name)
+            if old.exists() and not run.exists():
+                old.rename(run)
+            if run.exists():
+                check_run(run, recipe, repr(self.data))
 
     def train(self, name: str, recipe: Recipe) -> Descriptor:
-        """The model of a run: trained, or gone on with, or only read if it is complete."""
+        """Train or resume a run unless it is complete, and return its model."""
         run = self.folder / name
         if not is_complete(run):
             train(
@@ -67,17 +81,17 @@ class Series:
                 device=self.device,
                 validation=self.validation,
                 progress=lambda status: self.progress(name, status),
-                sources=self.sources,
+                cache=self.cache,
             )
-        # As it is on disk, so that it is the same model to the last bit whether it was trained now or before.
+        # Always read from disk, so that the model has the same bits whether it was trained now or before.
         return load(run / WEIGHTS, self.device)
 
     def describe(self, name: str, recipe: Recipe) -> dict[str, Any]:
-        """Recipe, data, device and versions of a run, for the record."""
+        """Return recipe, data, device and versions of a run, for the record."""
         return {"recipe": recipe.model_dump(), **json.loads((self.folder / name / "run.json").read_text())}
 
-    def write(self, name: str, rows: Sequence[Row], content: Mapping[str, Any]) -> None:
-        """Write NAME.csv, the rows, and NAME.json, all that is known."""
+    def write(self, name: str, rows: Sequence[RunRow], content: Mapping[str, Any]) -> None:
+        """Write the rows to NAME.csv and the whole content to NAME.json."""
         table = io.StringIO()
         columns = list(dict.fromkeys(column for row in rows for column in row))
         writer = csv.DictWriter(table, columns, lineterminator="\n")
@@ -85,3 +99,15 @@ class Series:
         writer.writerows(rows)
         write_text(self.folder / f"{name}.csv", table.getvalue())
         write_text(self.folder / f"{name}.json", json.dumps(content, indent=1) + "\n")
+
+
+def _old_name(name: str) -> str:
+    """Return the name of a run folder in version 0.1, where recipe keys had other names.
+
+    Example:
+        >>> _old_name("batch_size=64"), _old_name("ap,bin_power=1.5,seed=0"), _old_name("ap,lr=1.0,seed=0")
+        ('list_size=64', 'ap,spacing=1.5,seed=0', 'ap,lr=1.0,seed=0')
+    """
+    for old, new in RENAMED_KEYS.items():
+        name = re.sub(rf"(^|,){new}=", rf"\g<1>{old}=", name)
+    return name

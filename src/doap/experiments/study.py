@@ -1,7 +1,7 @@
-"""Studies: which of several trainings is the best, over several seeds, each tuned as much as the others.
+"""Studies: several trainings compared over several seeds, each tuned with the same effort.
 
-The folder of a study holds a run for each training, "hardnet,lr=0.5,seed=0" and so on; study.csv, a line a run; and
-study.json: the same, with the recipe, data, device and versions of each run. Both grow with every run that is done.
+The folder of a study holds one run per training ("hardnet,lr=0.5,seed=0"); study.csv, one line per run; and study.json,
+the same with the recipe, data, device and versions of each run. Both files are rewritten after every run.
 """
 
 import json
@@ -10,109 +10,117 @@ from pathlib import Path
 from typing import Any
 
 from doap.errors import DoapError
-from doap.experiments.series import Judge, Row, Series
+from doap.experiments.series import Evaluator, RunRow, Series
 from doap.experiments.study_plan import Study, folder_name
 from doap.networks.card import read_card
-from doap.training.recipe import Recipe
+from doap.training.recipe import Recipe, upgrade_recipe
 from doap.training.run_folder import FAILURE, WEIGHTS, is_complete
 
-KEYS = ("run", "tried", "seed")  # what tells the rows apart
+ROW_KEYS = ("run", "setting", "seed")  # columns that identify a row
+OLD_COLUMNS = {"tried": "setting", "right": "correct"}  # of version 0.1
 
 
 def run_study(
     study: Study,
     series: Series,
-    judge: Judge,
-    judged_by: Mapping[str, Any],
-    done: Callable[[list[Row]], None] = lambda _rows: None,
-) -> list[Row]:
-    """Train and judge all that a study compares: first what is tuned, of every run; then one seed more at a time.
+    evaluate: Evaluator,
+    evaluated_by: Mapping[str, Any],
+    on_row: Callable[[list[RunRow]], None] = lambda _rows: None,
+) -> list[RunRow]:
+    """Train and evaluate all runs of a study: all settings with the first seed, then the best with each other seed.
 
-    Stopped at any time, all runs have had about as many seeds. Started again, it trains what is missing, goes on with
-    what was stopped, and judges what was not judged yet in the same way.
+    Seeds are completed one after the other, so that all runs have about the same number whenever the study is stopped.
+    Started again, it trains what is missing, resumes what was interrupted, and evaluates only what was not evaluated
+    in the same way before.
 
-    A training whose loss stops being a number has lost, and the study goes on: a rate that is too high is an answer.
+    A training whose loss is not finite has failed; the study continues without it.
 
     Args:
-        study: from `read_study`.
-        series: what the trainings share, and where they are.
-        judge: what to measure of each training; more is better of the first.
-        judged_by: what the judge's numbers hang on, for the record: what was judged otherwise is judged again.
-        done: called after every training with all rows so far: `KEYS`, then what was measured, None where it failed.
+        study: Study from `read_study`.
+        series: Settings shared by the trainings.
+        evaluate: Evaluation of a run; more is better for the first measure.
+        evaluated_by: Everything that the measures depend on besides the model, for the record. Runs that were
+            evaluated otherwise are evaluated again.
+        on_row: Callback after every run, called with all rows so far: `ROW_KEYS`, then the measures; none if the
+            training failed.
 
     Raises:
-        DoapError: one line; if the folder holds other trainings, before any is begun.
+        DoapError: If the folder holds other trainings, before any is started; or if a training cannot run.
     """
-    work = _Work(study, series, judge, dict(judged_by), done)
-    first, *others = study.seeds
-    for run, tries in study.runs.items():
-        for tried in tries:
-            work.measure(run, tried, first)
-    for seed in others:
-        for run, tried in best_tries(work.rows).items():
-            work.measure(run, tried, seed)
-    return work.rows
+    progress = _StudyProgress(study, series, evaluate, dict(evaluated_by), on_row)
+    first_seed, *other_seeds = study.seeds
+    for run, settings in study.runs.items():
+        for setting in settings:
+            progress.measure(run, setting, first_seed)
+    for seed in other_seeds:
+        for run, setting in best_settings(progress.rows).items():
+            progress.measure(run, setting, seed)
+    return progress.rows
 
 
-def best_tries(rows: Sequence[Row]) -> dict[str, str]:
-    """Of each run, what did best with its first seed; runs all of whose tries failed are left out.
+def best_settings(rows: Sequence[RunRow]) -> dict[str, str]:
+    """Return the best setting of each run with the first seed; runs with failed trainings only are left out.
 
     Args:
-        rows: of `run_study`; the first seed's come first.
+        rows: Rows of `run_study`; those of the first seed come first.
     """
-    best: dict[str, Row] = {}
-    firsts = [row for row in rows if row["seed"] == rows[0]["seed"] and lead(row) is not None]
-    for row in firsts:
-        if row["run"] not in best or lead(row) > lead(best[row["run"]]):  # type: ignore[operator]  # none is None
-            best[row["run"]] = row
-    return {run: row["tried"] for run, row in best.items()}
+    best: dict[str, tuple[float, str]] = {}
+    for row in rows:
+        value = main_measure(row)
+        if row["seed"] != rows[0]["seed"] or value is None:
+            continue
+        if row["run"] not in best or value > best[row["run"]][0]:
+            best[row["run"]] = value, row["setting"]
+    return {run: setting for run, (_, setting) in best.items()}
 
 
-def lead(row: Row) -> float | None:
-    """What counts: the first that was measured; None of a training that failed."""
-    return next((value for key, value in row.items() if key not in KEYS), None)
+def main_measure(row: RunRow) -> float | None:
+    """Return the first measure of a row; None if the training failed."""
+    return next((value for key, value in row.items() if key not in ROW_KEYS), None)
 
 
-class _Work:
-    """The rows so far, and how one more comes about."""
+class _StudyProgress:
+    """Rows measured so far."""
 
     def __init__(
-        self, study: Study, series: Series, judge: Judge, judged_by: dict[str, Any], done: Callable[[list[Row]], None]
+        self,
+        study: Study,
+        series: Series,
+        evaluate: Evaluator,
+        evaluated_by: dict[str, Any],
+        on_row: Callable[[list[RunRow]], None],
     ) -> None:
-        self._study, self._series, self._judge, self._judged_by, self._done = study, series, judge, judged_by, done
-        self.rows: list[Row] = []
+        self._study, self._series, self._evaluate, self._on_row = study, series, evaluate, on_row
+        self._evaluated_by = evaluated_by
+        self.rows: list[RunRow] = []
         self._runs: dict[str, Any] = {}
-        series.check(self._planned())
-        self._earlier = _read_earlier(series.folder / "study.json", judged_by)
+        series.check(self._all_recipes())
+        self._earlier = _read_measures(series.folder / "study.json", evaluated_by)
 
-    def _planned(self) -> dict[str, Recipe]:
-        """All trainings that there can be."""
+    def _all_recipes(self) -> dict[str, Recipe]:
         return {
-            folder_name(run, tried, seed): self._study.recipe(run, tried, seed)
-            for run, tries in self._study.runs.items()
-            for tried in tries
+            folder_name(run, setting, seed): self._study.recipe(run, setting, seed)
+            for run, settings in self._study.runs.items()
+            for setting in settings
             for seed in self._study.seeds
         }
 
-    def measure(self, run: str, tried: str, seed: int) -> None:
-        """Train and judge, or find what was measured before."""
-        name, recipe = folder_name(run, tried, seed), self._study.recipe(run, tried, seed)
-        row: Row = dict(zip(KEYS, (run, tried, seed), strict=True))
-        weights = _weights_of(self._series.folder / name)
-        if weights and (found := self._earlier.get(weights)):
-            row |= found
-        else:
-            row |= self._measured(name, recipe)
+    def measure(self, run: str, setting: str, seed: int) -> None:
+        """Train and evaluate a run, or take its earlier measures, and write the tables."""
+        name, recipe = folder_name(run, setting, seed), self._study.recipe(run, setting, seed)
+        row: RunRow = dict(zip(ROW_KEYS, (run, setting, seed), strict=True))
+        weights = _weights_hash(self._series.folder / name)
+        row |= self._earlier.get(weights or "") or self._train_and_evaluate(name, recipe)
         self.rows.append(row)
-        described = self._series.describe(name, recipe)
-        self._runs[name] = {**described, "weights": _weights_of(self._series.folder / name)}
-        content = {"judged_by": self._judged_by, "rows": self.rows, "runs": self._runs}
+        description = self._series.describe(name, recipe)
+        self._runs[name] = {**description, "weights": _weights_hash(self._series.folder / name)}
+        content = {"evaluated_by": self._evaluated_by, "rows": self.rows, "runs": self._runs}
         self._series.write("study", self.rows, content)
-        self._done(self.rows)
+        self._on_row(self.rows)
 
-    def _measured(self, name: str, recipe: Recipe) -> Mapping[str, float]:
+    def _train_and_evaluate(self, name: str, recipe: Recipe) -> Mapping[str, float]:
         run = self._series.folder / name
-        if (run / FAILURE).exists():  # the same bits would fail again
+        if (run / FAILURE).exists():  # trainings are deterministic: it would fail again
             return {}
         try:
             model = self._series.train(name, recipe)
@@ -120,25 +128,36 @@ class _Work:
             if (run / FAILURE).exists():
                 return {}
             raise
-        return self._judge(run, model)
+        return self._evaluate(run, model)
 
 
-def _weights_of(run: Path) -> str | None:
-    """What names the weights of a run, if it is complete."""
+def _weights_hash(run: Path) -> str | None:
+    """Return the SHA-256 of the weights of a complete run, else None."""
     return read_card(run / WEIGHTS).sha256 if is_complete(run) else None
 
 
-def _read_earlier(file: Path, judged_by: dict[str, Any]) -> dict[str, Row]:
-    """What was measured before and in the same way, by the weights."""
+def upgrade_study(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of study.json with the keys of this version; files of version 0.1 had others."""
+    evaluated_by = content.get("evaluated_by", content.get("judged_by", {}))
+    lists = evaluated_by.get("lists", {})
+    if "recipe" in lists:
+        evaluated_by = {**evaluated_by, "lists": {**lists, "recipe": upgrade_recipe(lists["recipe"])}}
+    rows = [{OLD_COLUMNS.get(key, key): value for key, value in row.items()} for row in content["rows"]]
+    runs = {name: {**run, "recipe": upgrade_recipe(run["recipe"])} for name, run in content["runs"].items()}
+    return {"evaluated_by": evaluated_by, "rows": rows, "runs": runs}
+
+
+def _read_measures(file: Path, evaluated_by: dict[str, Any]) -> dict[str, RunRow]:
+    """Return the measures that were evaluated in the same way before, by the SHA-256 of the weights."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if content["judged_by"] != json.loads(json.dumps(judged_by)):
+        content = upgrade_study(json.loads(file.read_text(encoding="utf-8")))
+        if content["evaluated_by"] != json.loads(json.dumps(evaluated_by)):
             return {}
-        names = [folder_name(row["run"], row["tried"], row["seed"]) for row in content["rows"]]
+        names = [folder_name(row["run"], row["setting"], row["seed"]) for row in content["rows"]]
         return {
-            content["runs"][name]["weights"]: {key: value for key, value in row.items() if key not in KEYS}
+            content["runs"][name]["weights"]: {key: value for key, value in row.items() if key not in ROW_KEYS}
             for name, row in zip(names, content["rows"], strict=True)
-            if lead(row) is not None
+            if main_measure(row) is not None
         }
-    except (OSError, ValueError, KeyError, TypeError):  # none, or not of this version: all is judged again
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing or damaged: evaluate all again
         return {}

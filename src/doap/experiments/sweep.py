@@ -1,7 +1,7 @@
-"""Sweeps: one recipe trained once for each value of one of its keys (paper, "Influence of training batch size").
+"""Sweeps: one recipe trained for several values of one of its keys (paper, "Influence of training batch size").
 
-The folder of a sweep holds a run for each value, batch_size=256 and so on; sweep.csv, a line a run; and sweep.json:
-the same, with the recipe, data, device and versions of each run. Both grow with every run that is done.
+The folder of a sweep holds one run per value ("batch_size=256"); sweep.csv, one line per run; and sweep.json, the same
+with the recipe, data, device and versions of each run. Both files are rewritten after every run.
 """
 
 import json
@@ -11,106 +11,112 @@ from pathlib import Path
 from typing import Any
 
 from doap.errors import DoapError
-from doap.experiments.series import Judge, Row, Series
+from doap.experiments.series import Evaluator, RunRow, Series
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.training.log import read_validation
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.recipe import Recipe, check_renamed, read_recipe
 from doap.training.run_folder import BEST
-from doap.training.validation import CommonLists
+from doap.training.validation import CommonValidation
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is trained: the key, and the recipe of each run by the run's name, in order."""
+    """Runs of a sweep.
+
+    Attributes:
+        key: Recipe key that varies.
+        recipes: Recipe of each run, by run name, in order.
+    """
 
     key: str
     recipes: dict[str, Recipe]
 
     def value(self, name: str) -> Any:
-        """The value of the key in a run."""
+        """Return the value of the key in a run."""
         return getattr(self.recipes[name], self.key)
 
 
 def plan_sweep(recipe: str | Path, over: str, settings: list[str] | None = None) -> Sweep:
-    """The recipes of a sweep.
+    """Return the runs of a sweep.
 
     Args:
-        recipe: name or path.
-        over: the key and its values, as in "batch_size=256,512,1024".
-        settings: `key=value` texts that all runs share.
+        recipe: Name or path of the recipe.
+        over: The key and its values, such as "batch_size=256,512,1024".
+        settings: `key=value` texts shared by all runs.
 
     Raises:
-        DoapError: one line that names the text and the error.
+        DoapError: If the text, the key or a value is invalid; one line that names it.
 
     Example:
         >>> list(plan_sweep("phototour-real", "batch_size=256,4096").recipes)
         ['batch_size=256', 'batch_size=4096']
     """
-    key, _, listed = over.partition("=")
-    key, texts = key.strip(), [text.strip() for text in listed.split(",")]
+    key, _, values = over.partition("=")
+    key, texts = key.strip(), [text.strip() for text in values.split(",")]
     if not key or not all(texts):
         raise DoapError(f"--over {over}: write it as key=value,value, for example batch_size=256,512,1024")
+    check_renamed([key], f"--over {over}")
     recipes: dict[str, Recipe] = {}
     for text in texts:
-        varied = read_recipe(recipe, [*(settings or []), f"{key}={text}"])
-        value = getattr(varied, key)
+        variant = read_recipe(recipe, [*(settings or []), f"{key}={text}"])
+        value = getattr(variant, key)
         name = f"{key}={value if isinstance(value, str) else json.dumps(value)}"
         if name in recipes:
-            raise DoapError(f"--over {over}: {name} comes twice")
-        recipes[name] = varied
+            raise DoapError(f"--over {over}: {name} is repeated")
+        recipes[name] = variant
     return Sweep(key, recipes)
 
 
 def run_sweep(
     sweep: Sweep,
     series: Series,
-    judge: Judge,
-    about: Mapping[str, Any] | None = None,
-    done: Callable[[list[Row]], None] = lambda _rows: None,
-) -> list[Row]:
-    """Train and judge every recipe of a sweep.
+    evaluate: Evaluator,
+    record: Mapping[str, Any] | None = None,
+    on_row: Callable[[list[RunRow]], None] = lambda _rows: None,
+) -> list[RunRow]:
+    """Train and evaluate every run of a sweep.
 
-    Runs that are complete are only judged, one that was stopped goes on: a sweep that was killed ends, when
-    it is started again, with the same numbers.
+    Complete runs are only evaluated and interrupted ones resumed: a sweep that was killed and started again ends with
+    the same numbers.
 
     Args:
-        sweep: from `plan_sweep`.
-        series: what the trainings share, and where they are.
-        judge: what to measure of each run.
-        about: further facts for sweep.json.
-        done: called after every run with all rows so far: the value of the key, then what was measured.
+        sweep: Sweep from `plan_sweep`.
+        series: Settings shared by the trainings.
+        evaluate: Evaluation of a run.
+        record: Further entries of sweep.json.
+        on_row: Callback after every run, called with all rows so far: the value of the key, then the measures.
 
     Raises:
-        DoapError: one line; if the folder holds other trainings, before any is begun.
+        DoapError: If the folder holds other trainings, before any is started; or if a training fails.
     """
     series.check(sweep.recipes)
-    rows: list[Row] = []
+    rows: list[RunRow] = []
     runs: dict[str, Any] = {}
     for name, recipe in sweep.recipes.items():
         model = series.train(name, recipe)
-        rows.append({sweep.key: sweep.value(name), **judge(series.folder / name, model)})
+        rows.append({sweep.key: sweep.value(name), **evaluate(series.folder / name, model)})
         runs[name] = series.describe(name, recipe)
-        series.write("sweep", rows, {"over": sweep.key, **(about or {}), "rows": rows, "runs": runs})
-        done(rows)
+        series.write("sweep", rows, {"over": sweep.key, **(record or {}), "rows": rows, "runs": runs})
+        on_row(rows)
     return rows
 
 
-def evaluate_on_val(sweep: Sweep, series: Series) -> Judge:
-    """A judge by exact AP on the scenes that a run held out: of its best weights, and after which epoch they were.
+def evaluate_on_val(sweep: Sweep, series: Series) -> Evaluator:
+    """Return an evaluator by exact AP on the validation scenes of a run: that of its best weights, and their epoch.
 
-    A run validates itself on lists drawn as it draws its own. So that runs compare, all are judged on lists
-    drawn as by the first.
+    A run validates itself on batches sampled by its own recipe. For comparison, all runs are evaluated on batches
+    sampled by the recipe of the first.
     """
     first = next(iter(sweep.recipes.values()))
 
-    def judge(run: Path, _last: Descriptor) -> dict[str, float]:
+    def evaluate(run: Path, _last: Descriptor) -> dict[str, float]:
         validated = read_validation(run)
         if not validated:
-            raise DoapError(f"{run}: was never validated; set it, for example val_fraction=0.1")
+            raise DoapError(f"{run}: has no validation; set val_fraction, for example val_fraction=0.1")
         epoch = max(validated, key=lambda row: (row[1], -row[0]))[0]
-        held_out = series.sources.split(series.data, sweep.recipes[run.name])[1]
-        lists = CommonLists(held_out, first, series.device, series.sources)
-        return {"ap": lists.average_precision(load(run / BEST, series.device)), "epoch": epoch}
+        _, data = series.cache.split(series.data, sweep.recipes[run.name])
+        validation = CommonValidation(data, first, series.device, series.cache)
+        return {"ap": validation.average_precision(load(run / BEST, series.device)), "epoch": epoch}
 
-    return judge
+    return evaluate

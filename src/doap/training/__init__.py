@@ -1,1 +1,1 @@
-"""From a patch set and a recipe to weights."""
+"""Training: from a set and a recipe to weights."""

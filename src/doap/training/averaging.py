@@ -1,48 +1,54 @@
-"""The moving average of a network's weights over the steps of a training.
+"""Exponential moving average of the weights during a training.
 
-After step n it is Σₖ dⁿ⁻ᵏ wₖ / Σₖ dⁿ⁻ᵏ over the weights wₖ after each step k = 1..n, with the decay d: a weighted mean,
-in which the weights before the first step have no part.
+After step n the average is Σₖ dⁿ⁻ᵏ wₖ / Σₖ dⁿ⁻ᵏ over the weights wₖ after the steps k = 1..n, with decay d. The sum in
+the denominator corrects the bias: the initial weights have no influence.
 
-The statistics of batch normalisation are averaged with the weights. Computing them anew for the averaged weights would
-take lists drawn for it alone; they are moving averages themselves, and change as slowly as the weights do.
+The running statistics of batch normalisation are averaged with the weights. Recomputing them for the averaged weights
+would need extra batches; they are moving averages themselves and change as slowly as the weights.
 """
 
-from copy import deepcopy
-
-import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 from doap.networks.network import PatchNetwork
 
 
 class MovingAverage:
-    """A network whose weights are the average of another's.
+    """Moving average of a network's weights and buffers.
 
     Args:
-        network: the one that is trained.
-        decay: d, in (0, 1); about 1 / (1 - d) steps count.
+        network: Network under training.
+        decay: d, in (0, 1); about 1 / (1 - d) steps contribute.
 
     Attributes:
-        network: the average, in evaluation mode.
-        steps: how many it is of.
+        network: The averaged network, in evaluation mode.
     """
 
     def __init__(self, network: PatchNetwork, decay: float) -> None:
-        self.network = deepcopy(network).eval().requires_grad_(False)
-        self.steps = 0
+        self._source = network
         self._decay = decay
-        self._pairs = _split(self.network), _split(network)
+        self._average = AveragedModel(network, multi_avg_fn=self._update, use_buffers=True)
+        self.network: PatchNetwork = self._average.module.eval().requires_grad_(False)
 
-    @torch.no_grad()
+    @property
+    def steps(self) -> int:
+        """Number of steps averaged."""
+        return int(self._average.n_averaged)
+
+    @steps.setter
+    def steps(self, count: int) -> None:
+        self._average.n_averaged.fill_(count)
+
     def update(self) -> None:
-        """Take in the weights after a step."""
-        (own, own_counts), (now, counts) = self._pairs
-        self.steps += 1
-        torch._foreach_lerp_(own, now, (1 - self._decay) / (1 - self._decay**self.steps))
-        torch._foreach_copy_(own_counts, counts)
+        """Add the weights after a step to the average."""
+        self._average.update_parameters(self._source)
 
-
-def _split(network: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """What is averaged, and what counts batches; the tensors themselves, which a training changes in place."""
-    values = list(network.state_dict().values())
-    return [v for v in values if v.is_floating_point()], [v for v in values if not v.is_floating_point()]
+    def _update(self, averaged: tuple[Tensor, ...], current: tuple[Tensor, ...], _steps: Tensor | int) -> None:
+        """Update tensors of one type; counters, such as the batches seen by batch normalisation, are copied."""
+        # Not the argument, which is a copy on the tensors' device: reading it would synchronise with a GPU.
+        weight = (1 - self._decay) / (1 - self._decay ** (self.steps + 1))
+        for average, value in zip(averaged, current, strict=True):
+            if average.is_floating_point():
+                average.lerp_(value, weight)
+            else:
+                average.copy_(value)

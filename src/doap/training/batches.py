@@ -1,38 +1,39 @@
-"""What a recipe draws from a set: which patches, their pixels on the device, and which pairs to ignore."""
+"""Batches of a training: patches on the device, their groups, and the pairs to ignore."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from doap.datasets.batches.augmentation import sample_symmetries, sample_zooms, flip_and_rotate
+from doap.datasets.batches.augmentation import flip_and_rotate, sample_symmetries, sample_zooms
 from doap.datasets.batches.overlap_tables import OverlapTables
 from doap.datasets.batches.pool_sampling import PoolSampler, SequencePairSampler
-from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler, Sampler, share
+from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler, Sampler, shard_batch
 from doap.datasets.batches.source_sampling import SourceSampler
 from doap.datasets.label_mining.mining import MinedLabels
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.errors import DoapError
 from doap.objectives.lists import IgnoreTable
+from doap.training.data_cache import Data, DataCache
 from doap.training.recipe import Recipe
-from doap.training.sources import Data, Sources
+from doap.types import Progress, no_progress
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A list and all its queries; or one rank's rows of it, of which all ranks together rank the whole.
+class PatchBatch:
+    """A batch, or one rank's rows of it. Every patch is a query; it ranks the patches of all ranks.
 
     Attributes:
-        pixels: (m, S, S) uint8 on the device, this rank's patches.
+        pixels: (m, S, S) uint8 on the device, the patches of this rank.
         groups: (m,) int64 on the CPU, their groups.
-        ignore: groups that are no fair negatives of each other, or None; labels of this rank's patches, and the
-            table of the whole list.
-        rows: where this rank's patches are in the list.
-        total: how many patches the list has.
-        seed: for whatever else is random in the step.
+        ignore: Pairs of groups that are not used as negatives of each other, or None: the labels of this rank's
+            patches and the table of the whole batch.
+        rows: Rows of this rank in the batch.
+        total: Number of patches in the whole batch.
+        seed: Seed of everything else that is random in the step.
     """
 
     pixels: Tensor
@@ -43,20 +44,20 @@ class Batch:
     seed: int
 
 
-class Batches:
-    """The batches of a training, each a pure function of the recipe's seed, the epoch and its number.
+class BatchLoader:
+    """Batches of a training; each is a pure function of the recipe's seed, the epoch and its position.
 
     Args:
-        data: what to draw from.
-        recipe: how.
-        device: where the patches are wanted.
-        size: side of the patches.
-        mined: labels mined from the data, whose tables are respected beside the overlaps of the set.
-        rank: which rank's rows to draw, in 0..ranks-1. Ranks draw the same patches that one process would;
-            from a frame set each with its own jitter.
-        ranks: how many there are.
-        progress: called with the share of the set that is loaded.
-        sources: where the set may be loaded already.
+        data: Set to sample from.
+        recipe: How to sample.
+        device: Device of the patches.
+        size: Side of the patches.
+        mined: Labels mined from the data, ignored in addition to the overlaps of the set.
+        rank: Rank whose rows to load, in 0..ranks-1. All ranks together load the patches that one process would;
+            patches of a frame set are jittered by each rank on its own.
+        ranks: Number of ranks.
+        progress: Callback while the set is loaded, called as progress(done, total).
+        cache: Cache that may hold the loaded set.
     """
 
     def __init__(
@@ -68,19 +69,19 @@ class Batches:
         mined: MinedLabels | None = None,
         rank: int = 0,
         ranks: int = 1,
-        progress: Callable[[float], None] = lambda _done: None,
-        sources: Sources | None = None,
+        progress: Progress = no_progress,
+        cache: DataCache | None = None,
     ) -> None:
         for key in ("zoom", "jitter"):
             value = getattr(recipe, key)
             if value != Recipe.model_fields[key].default and not data.is_jittered:
-                raise DoapError(f"{key}={value} cuts patches anew from photos, and {data} has none; take a frame set")
+                raise DoapError(f"{key}={value} needs the photos of a frame set, and {data} has none")
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
         self._rank, self._ranks = rank, ranks
         self._sampler = make_sampler(data, recipe)
-        self._source = (sources or Sources()).load(data, device, size, progress)
+        self._patches = (cache or DataCache()).load(data, device, size, progress)
         self._tables: list[OverlapTables | MinedLabels] = []
         if len(data.overlaps):
             self._tables.append(OverlapTables(data, device))
@@ -88,54 +89,61 @@ class Batches:
             self._tables.append(mined.to(device))
 
     def count(self, epoch: int) -> int:
-        """How many batches an epoch has."""
+        """Return the number of batches of an epoch."""
         return self._sampler.count(epoch)
 
     def indices(self, epoch: int, number: int) -> Ids:
-        """Which items a batch is made of."""
+        """Return the items of a batch, as indices into the set."""
         return next(self._sampler.batches(epoch, number))
 
-    def draw(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number `start` on."""
+    def batches(self, epoch: int, start: int = 0) -> Iterator[PatchBatch]:
+        """Iterate over the batches of an epoch from number `start` on."""
         for number, indices in enumerate(self._sampler.batches(epoch, start), start):
             groups = self._data.groups[indices]
-            places = share(np.arange(len(indices)), groups, self._rank, self._ranks)
-            yield self._batch(indices, groups, slice(int(places[0]), int(places[-1]) + 1), (epoch, number))
+            rows = shard_batch(np.arange(len(indices)), groups, self._rank, self._ranks)
+            yield self._load(indices, groups, slice(int(rows[0]), int(rows[-1]) + 1), (epoch, number))
 
-    def _batch(self, indices: Ids, groups: Ids, rows: slice, place: tuple[int, int]) -> Batch:
-        own = (self._rank,) if self._data.is_jittered and self._rank else ()
-        random = torch.Generator(self._device).manual_seed(_seed(self._recipe.seed, *place, *own))
+    def _load(self, indices: Ids, groups: Ids, rows: slice, position: tuple[int, int]) -> PatchBatch:
+        recipe = self._recipe
+        own_rank = (self._rank,) if self._rank else ()
+        seed = _combine_seeds(recipe.seed, *position, *(own_rank if self._data.is_jittered else ()))
+        random = torch.Generator(self._device).manual_seed(seed)
         labels = torch.from_numpy(groups)
-        zooms = sample_zooms(labels[rows], self._recipe.zoom, random) if self._recipe.zoom else None
-        pixels = self._source.draw(indices[rows], random, zooms, self._recipe.jitter)
-        if self._recipe.augment:
+        zooms = sample_zooms(labels[rows], recipe.zoom, random) if recipe.zoom else None
+        pixels = self._patches.take(indices[rows], random, zooms, recipe.jitter)
+        if recipe.augment:
             pixels = flip_and_rotate(pixels, sample_symmetries(labels, random)[rows])
-        # In chunks, dropout knows nothing of the list: each rank draws masks of its own.
-        seed = _seed(self._recipe.seed, *place, *((self._rank,) if self._recipe.chunk and self._rank else ()))
-        return Batch(pixels, labels[rows], self._ignore(indices, rows), rows, len(indices), seed)
+        # Dropout in chunks does not see the whole batch, so each rank samples its own masks.
+        dropout_seed = _combine_seeds(recipe.seed, *position, *(own_rank if recipe.chunk else ()))
+        return PatchBatch(pixels, labels[rows], self._ignore(indices, rows), rows, len(indices), dropout_seed)
 
     def _ignore(self, indices: Ids, rows: slice) -> IgnoreTable | None:
-        both: IgnoreTable | None = None
+        union: IgnoreTable | None = None
         for tables in self._tables:
-            found = tables.ignore(indices)
-            both = found if both is None else both | found
-        return None if both is None else IgnoreTable(both.labels[rows], both.table)
+            table = tables.ignore(indices)
+            union = table if union is None else union | table
+        return None if union is None else IgnoreTable(union.labels[rows], union.table)
 
 
 def make_sampler(data: GroupedSet, recipe: Recipe) -> Sampler:
-    """The sampler that a recipe names."""
+    """Return the sampler of a recipe.
+
+    Raises:
+        DoapError: If the recipe does not fit the set.
+    """
     size, seed, views = recipe.batch_size, recipe.seed, recipe.views_per_group
     if data.is_jittered and views is None:
-        raise DoapError("a frame set does not fix the patches per group: set views_per_group, for example views_per_group=4")
+        raise DoapError("a frame set needs views_per_group in the recipe, for example views_per_group=4")
     if recipe.sampling == "pools":
         if views is None:
             raise DoapError("sampling=pools needs views_per_group, for example views_per_group=4")
-        pools = max(1, size // (views * recipe.groups_per_sequence))
+        groups = recipe.groups_per_sequence
+        pools = max(1, size // (views * groups))
         if recipe.source_weights is None:
-            return PoolSampler(data, pools, recipe.groups_per_sequence, seed, views)
+            return PoolSampler(data, pools, groups, seed, views)
         if not isinstance(data, FrameSet):
             raise DoapError("source_weights needs a frame set; a patch set does not record sources")
-        return SourceSampler(data, pools, recipe.groups_per_sequence, seed, views, recipe.source_weights)
+        return SourceSampler(data, pools, groups, seed, views, recipe.source_weights)
     if recipe.sampling == "every-group-first":
         return EveryGroupFirstSampler(data, size, seed, views)
     if recipe.sampling == "sequence-pairs":
@@ -143,6 +151,6 @@ def make_sampler(data: GroupedSet, recipe: Recipe) -> Sampler:
     return GroupSampler(data, size, seed, views)
 
 
-def _seed(*numbers: int) -> int:
-    """One number for several, different for any two batches but for a chance of 2⁻⁶³."""
+def _combine_seeds(*numbers: int) -> int:
+    """Return one seed for several numbers; two batches share one with probability 2⁻⁶³."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,12 +1,13 @@
-"""The record of a run: log.csv (a line a step), validation.csv (a line an epoch), and both for TensorBoard.
+"""Log of a run: log.csv (one line per step), validation.csv (one line per epoch), and both for TensorBoard.
 
-On a GPU a loss is known only when the GPU is done with it, and asking makes both wait. So losses are asked
-for in bunches; until then they are tensors.
+Reading a loss from a GPU waits until the GPU has computed it, so losses are kept as tensors and read several steps at
+a time.
 """
 
 import csv
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,71 +16,81 @@ from torch import Tensor
 
 from doap.files import write_text
 
-STEPS = "log.csv"
-EPOCHS = "validation.csv"
+STEPS_FILE = "log.csv"
+EPOCHS_FILE = "validation.csv"
 STEP_COLUMNS = ("epoch", "batch", "loss", "lr")
 EPOCH_COLUMNS = ("epoch", "ap")
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far a training is.
+    """Progress of a training.
 
     Attributes:
-        done: the share that is done, in [0, 1].
-        loss: of the last step that is known.
-        ap: exact AP at the last validation, or None before the first.
-        speed: patches a second since the last report.
-        doing: what is done before the training begins, of which `done` is then the share; else empty.
+        done: Fraction of the training, in [0, 1]; of the preparation, if `preparation` is set.
+        loss: Last known loss.
+        ap: Exact AP of the last validation, or None before the first.
+        speed: Patches per second since the last status.
+        preparation: Preparation under way before the first step, such as "loading the set"; else empty.
     """
 
     done: float
     loss: float = math.nan
     ap: float | None = None
     speed: float = math.nan
-    doing: str = ""
+    preparation: str = ""
+
+
+StatusCallback = Callable[[Status], None]
+"""Callback of a training: `callback(status)`."""
 
 
 class NotFiniteError(Exception):
-    """A loss, or the weights after a step, stopped being numbers."""
+    """A loss, or the weights after a step, are not finite."""
 
-    def __init__(self, epoch: int, batch: int, what: str) -> None:
-        super().__init__(epoch, batch, what)
+    def __init__(self, epoch: int, batch: int, message: str) -> None:
+        super().__init__(epoch, batch, message)
         self.epoch = epoch
         self.batch = batch
-        self.what = what
+        self.message = message
 
 
 @dataclass(frozen=True)
 class _Step:
     epoch: int
     batch: int
-    rate: float
+    lr: float
     loss: Tensor
     patches: int
 
 
 class Log:
-    """Writes the record, cut back to the checkpoint that training goes on from.
+    """Writer of the log, truncated to the checkpoint from which a training resumes.
 
     Args:
-        run: folder of the run.
-        epoch: where training goes on.
-        batch: likewise, batches of that epoch that are done.
+        run: Folder of the run.
+        epoch: Epoch to resume from.
+        batch: Batches of that epoch that are done.
+
+    Attributes:
+        loss: Last loss read.
+        ap: Last validation AP, or None.
+        speed: Patches per second between the last two reads.
     """
 
     def __init__(self, run: Path, epoch: int, batch: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # seconds to import, and only trainings need it
+        from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
-        steps = [row for row in _read(run / STEPS, STEP_COLUMNS) if (int(row[0]), int(row[1])) < (epoch, batch)]
-        epochs = [row for row in _read(run / EPOCHS, EPOCH_COLUMNS) if int(row[0]) < epoch]
-        _rewrite(run / STEPS, STEP_COLUMNS, steps)
-        _rewrite(run / EPOCHS, EPOCH_COLUMNS, epochs)
-        self._steps, self._epochs = (run / STEPS).open("a", newline=""), (run / EPOCHS).open("a", newline="")
+        steps = [row for row in _read(run / STEPS_FILE, STEP_COLUMNS) if (int(row[0]), int(row[1])) < (epoch, batch)]
+        epochs = [row for row in _read(run / EPOCHS_FILE, EPOCH_COLUMNS) if int(row[0]) < epoch]
+        _rewrite(run / STEPS_FILE, STEP_COLUMNS, steps)
+        _rewrite(run / EPOCHS_FILE, EPOCH_COLUMNS, epochs)
+        self._steps = (run / STEPS_FILE).open("a", newline="")
+        self._epochs = (run / EPOCHS_FILE).open("a", newline="")
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=len(steps))
         self._written = len(steps)
-        self._waiting: list[_Step] = []
-        self._asked = time.monotonic()
+        self._pending: list[_Step] = []
+        self._last_read = time.monotonic()
         self.loss = float(steps[-1][2]) if steps else math.nan
         self.ap = float(epochs[-1][1]) if epochs else None
         self.speed = math.nan
@@ -92,85 +103,86 @@ class Log:
         self._epochs.close()
         self._board.close()
 
-    def __len__(self) -> int:
-        """How many steps wait to be asked for."""
-        return len(self._waiting)
+    @property
+    def pending(self) -> int:
+        """Number of steps whose losses are not read yet."""
+        return len(self._pending)
 
-    def step(self, epoch: int, batch: int, rate: float, loss: Tensor, patches: int) -> None:
-        """Remember a step; `loss` may still be under way."""
-        self._waiting.append(_Step(epoch, batch, rate, loss, patches))
+    def add_step(self, epoch: int, batch: int, lr: float, loss: Tensor, patches: int) -> None:
+        """Add a step; a GPU may still be computing the loss."""
+        self._pending.append(_Step(epoch, batch, lr, loss, patches))
 
-    def ask(self, weights: list[Tensor]) -> None:
-        """Wait for the losses of all remembered steps and write them.
+    def read_pending(self, weights: list[Tensor]) -> None:
+        """Read the losses of all pending steps and write them.
 
         Args:
-            weights: of the network as they are now; they must be finite too.
+            weights: Current weights of the network, which must be finite too.
 
         Raises:
-            NotFiniteError: at the first step whose loss is not a number, or at the last if the weights are not.
+            NotFiniteError: At the first step whose loss is not finite, or at the last if the weights are not.
         """
-        if not self._waiting:
+        if not self._pending:
             return
         total = torch.stack([weight.sum() for weight in weights]).sum()
-        *losses, total_value = torch.stack([*(step.loss.float() for step in self._waiting), total.float()]).tolist()
-        for step, loss in zip(self._waiting, losses, strict=True):
+        *losses, total_value = torch.stack([*(step.loss.float() for step in self._pending), total.float()]).tolist()
+        for step, loss in zip(self._pending, losses, strict=True):
             if not math.isfinite(loss):
                 raise NotFiniteError(step.epoch, step.batch, f"the loss is {loss}")
-            self._steps.write(f"{step.epoch},{step.batch},{loss:.6f},{step.rate:.6g}\n")
+            self._steps.write(f"{step.epoch},{step.batch},{loss:.6f},{step.lr:.6g}\n")
             self._board.add_scalar("loss", loss, self._written)
-            self._board.add_scalar("lr", step.rate, self._written)
+            self._board.add_scalar("lr", step.lr, self._written)
             self._written += 1
-        last = self._waiting[-1]
+        last = self._pending[-1]
         if not math.isfinite(total_value):
-            raise NotFiniteError(last.epoch, last.batch, "the weights are no numbers")
+            raise NotFiniteError(last.epoch, last.batch, "the weights are not finite")
         now = time.monotonic()
         self.loss = losses[-1]
-        self.speed = sum(step.patches for step in self._waiting) / max(now - self._asked, 1e-9)
+        self.speed = sum(step.patches for step in self._pending) / max(now - self._last_read, 1e-9)
         self._board.add_scalar("patches per second", self.speed, self._written)
-        self._waiting.clear()
-        self._asked = now
+        self._pending.clear()
+        self._last_read = now
 
-    def validated(self, epoch: int, ap: float) -> None:
-        """Write the AP after an epoch."""
+    def add_validation(self, epoch: int, ap: float) -> None:
+        """Write the validation AP after an epoch."""
         self.ap = ap
         self._epochs.write(f"{epoch},{ap:.6f}\n")
-        self._board.add_scalar("held-out AP", ap, self._written)
+        self._board.add_scalar("validation AP", ap, self._written)
 
     def flush(self) -> None:
-        """Put all that is written on the disk."""
+        """Write buffered lines to disk."""
         self._steps.flush()
         self._epochs.flush()
         self._board.flush()
 
     def restart_clock(self) -> None:
-        """Leave out of the speed what was no training, such as validating."""
-        self._asked = time.monotonic()
+        """Exclude the time since the last read, such as that of a validation, from the speed."""
+        self._last_read = time.monotonic()
 
 
 def read_losses(run: Path) -> list[float]:
-    """The loss of every step of a run."""
-    return [float(row[2]) for row in _read(run / STEPS, STEP_COLUMNS)]
+    """Return the loss of every step of a run."""
+    return [float(row[2]) for row in _read(run / STEPS_FILE, STEP_COLUMNS)]
 
 
 def read_times(run: Path) -> list[float]:
-    """When each step of a run ended, in epochs."""
-    places = [(int(row[0]), int(row[1])) for row in _read(run / STEPS, STEP_COLUMNS)]
-    batches = {epoch: batch + 1 for epoch, batch in places}  # the last of an epoch stays
-    return [epoch + (batch + 1) / batches[epoch] for epoch, batch in places]
+    """Return the time at the end of every step of a run, in epochs."""
+    steps = [(int(row[0]), int(row[1])) for row in _read(run / STEPS_FILE, STEP_COLUMNS)]
+    batches = {epoch: batch + 1 for epoch, batch in steps}  # the last batch of an epoch counts
+    return [epoch + (batch + 1) / batches[epoch] for epoch, batch in steps]
 
 
 def read_validation(run: Path) -> list[tuple[int, float]]:
-    """Epochs of a run that were validated, and the held-out AP after each."""
-    return [(int(row[0]), float(row[1])) for row in _read(run / EPOCHS, EPOCH_COLUMNS)]
+    """Return the validated epochs of a run with the AP after each."""
+    return [(int(row[0]), float(row[1])) for row in _read(run / EPOCHS_FILE, EPOCH_COLUMNS)]
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
-    """The whole rows of a table; a process that was killed may leave half of one at the end."""
+    """Return the complete rows of a table; a killed process may leave an incomplete last line."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    return [row for row in csv.reader(whole.splitlines()) if len(row) == len(columns)][1:]
+    complete = text[: text.rfind("\n") + 1]
+    return [row for row in csv.reader(complete.splitlines()) if len(row) == len(columns)][1:]
 
 
 def _rewrite(path: Path, columns: tuple[str, ...], rows: list[list[str]]) -> None:

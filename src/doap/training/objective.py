@@ -1,4 +1,4 @@
-"""The objective that a recipe names: AP, or that of a peer in its place."""
+"""The objective of a recipe: AP, or the objective of a baseline."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,7 @@ from doap.objectives import (
     AveragePrecisionLoss,
     DistributedAveragePrecisionLoss,
     FastAPLoss,
+    GatheredLoss,
     GlobalOrthogonalLoss,
     HardNetLoss,
     HyNetLoss,
@@ -16,11 +17,10 @@ from doap.objectives import (
     SmoothAPLoss,
     SOSNetLoss,
     TripletLoss,
-    GatheredLoss,
 )
 from doap.training.recipe import Recipe
 
-PEERS: dict[str, Callable[[], nn.Module]] = {
+BASELINES: dict[str, Callable[[], nn.Module]] = {
     "hardnet": HardNetLoss,
     "hardnet-gor": lambda: GlobalOrthogonalLoss(HardNetLoss()),
     "l2net": L2NetLoss,
@@ -31,14 +31,14 @@ PEERS: dict[str, Callable[[], nn.Module]] = {
     "triplet": TripletLoss,
 }
 
-# The network's activations (m, d), their groups (m,), and what to ignore, to a scalar.
 Loss = Callable[[Tensor, Tensor, IgnoreTable | None], Tensor]
+"""Loss of a batch: raw activations (m, d), their groups (m,), and the pairs to ignore, to a scalar."""
 
 
 def make_objective(recipe: Recipe, ranks: int = 1) -> Loss:
-    """The loss of a list; with several ranks, of the list that all of them hold together."""
+    """Return the loss of a batch; with several ranks, of the batch that all ranks hold together."""
     if recipe.objective == "ap":
         kind = AveragePrecisionLoss if ranks == 1 else DistributedAveragePrecisionLoss
         return kind(recipe.kind, recipe.bins, recipe.pooled_weight, recipe.matching_weight, recipe.bin_power)
-    peer = PEERS[recipe.objective]()
-    return peer if ranks == 1 else GatheredLoss(peer)
+    loss = BASELINES[recipe.objective]()
+    return loss if ranks == 1 else GatheredLoss(loss)

@@ -1,4 +1,4 @@
-"""A trained model that a student follows beside its objective."""
+"""Distillation: a trained model that a student imitates in addition to its objective."""
 
 import hashlib
 from typing import TYPE_CHECKING
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 
-def identify(recipe: Recipe) -> dict[str, str] | None:
-    """Which weights a recipe's teacher has, for the record: its name or path, and their SHA-256.
+def identify_teacher(recipe: Recipe) -> dict[str, str] | None:
+    """Return name or path and the SHA-256 of the weights of a recipe's teacher, or None if it has no teacher.
 
     Raises:
-        DoapError: if it cannot be loaded, or has none.
+        DoapError: If the teacher cannot be loaded or has no weights.
     """
     if recipe.teacher is None:
         return None
     if recipe.teacher in list_baselines():
         raise DoapError(f"teacher={recipe.teacher}: handcrafted, it has no weights; name a trained model")
     try:
-        registry.load(recipe.teacher)  # one that cannot be loaded is better refused before there is a run
+        registry.load(recipe.teacher)  # fails before there is a run folder
         content = registry.find_weights(recipe.teacher).read_bytes()
     except DoapError as error:
         raise DoapError(f"teacher={error}") from None
@@ -38,14 +38,15 @@ def identify(recipe: Recipe) -> dict[str, str] | None:
 
 
 class Teacher:
-    """Describes the patches of a list, in the precision of the training, and compares the student with itself.
+    """Distillation loss of a student.
 
-    A student of its kind and dimensions imitates its descriptors; any other, its similarities.
+    A student of the same kind and dimensions imitates the teacher's descriptors; any other its similarities. The
+    teacher computes in the precision of the training.
 
     Args:
-        model: name or path, as `doap.load` takes it.
-        recipe: of the student.
-        fabric: devices, processes and precision.
+        model: Name or path, as for `doap.load`.
+        recipe: Recipe of the student.
+        fabric: Devices, processes and precision.
     """
 
     def __init__(self, model: str, recipe: Recipe, fabric: "Fabric") -> None:
@@ -54,27 +55,27 @@ class Teacher:
         self._network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         self._fabric = fabric
         self._weight = recipe.distillation_weight
-        alike = (recipe.kind, recipe.dimensions) == (descriptor.kind, descriptor.network.dimensions)
-        self._compare = ImitationLoss(recipe.kind) if alike else SimilarityLoss(recipe.kind, descriptor.kind)
+        is_same = (recipe.kind, recipe.dimensions) == (descriptor.kind, descriptor.network.dimensions)
+        self._compare = ImitationLoss(recipe.kind) if is_same else SimilarityLoss(recipe.kind, descriptor.kind)
 
     def loss(self, outputs: Tensor, pixels: Tensor) -> Tensor:
-        """How far the student is from it, weighted, a scalar; with several ranks, over the list that all hold together.
+        """Return the weighted distillation loss, a scalar; with several ranks, over the batch of all ranks.
 
         Args:
             outputs: (m, d) float, raw activations of the student.
-            pixels: (m, S, S) uint8, the patches they are of.
+            pixels: (m, S, S) uint8, the patches.
         """
-        taught = self.describe(pixels)
+        targets = self.describe(pixels)
         if self._fabric.world_size > 1:
-            outputs, taught = gather_outputs(outputs), gather_outputs(taught)
-        far: Tensor = self._compare(outputs, taught)
-        return self._weight * far
+            outputs, targets = gather_outputs(outputs), gather_outputs(targets)
+        loss: Tensor = self._compare(outputs, targets)
+        return self._weight * loss
 
     @torch.no_grad()
     def describe(self, pixels: Tensor) -> Tensor:
-        """(m, S, S) uint8 to (m, D) raw activations."""
-        parts = torch.split(pixels, inference_batch_size(pixels.device))
+        """Return the teacher's raw activations, (m, D), of patches, (m, S, S) uint8."""
+        chunks = torch.split(pixels, inference_batch_size(pixels.device))
         size = self._network.input_size
         with self._fabric.autocast():
-            taught = torch.cat([self._network(to_input(part, size)) for part in parts])
-        return taught.float()
+            outputs = torch.cat([self._network(to_input(chunk, size)) for chunk in chunks])
+        return outputs.float()

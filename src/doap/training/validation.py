@@ -1,4 +1,4 @@
-"""Exact AP on scenes that are never trained on, while a training runs."""
+"""Validation: exact AP on scenes that are not trained on."""
 
 import numpy as np
 import torch
@@ -11,54 +11,59 @@ from doap.networks.network import PatchNetwork
 from doap.objectives.average_precision import euclidean_distances, hamming_distances
 from doap.objectives.baselines.pairs import related_patches
 from doap.objectives.exact import exact_average_precisions
-from doap.training.batches import Batch, Batches
+from doap.training.batches import BatchLoader, PatchBatch
+from doap.training.data_cache import Data, DataCache
 from doap.training.recipe import Recipe
-from doap.training.sources import Data, Sources
 from doap.types import Kind
 
-LISTS = 4
-LIST_SIZE = 2048
-CHUNK = 512
+BATCHES = 4
+MAX_BATCH_SIZE = 2048
+CHUNK_SIZE = 512
 
 
 class Validation:
-    """Lists of 2,048 patches, or as long as what is held out allows, drawn once as the recipe draws its own.
+    """Exact AP on four batches of 2,048 patches, or as many as the set allows, sampled once.
 
-    Of a frame set's sources they have what the set has: shares are a matter of training.
+    The batches are sampled as the recipe samples those of the training, but without its source weights.
 
     Args:
-        data: scenes that are not trained on.
-        recipe: how lists are drawn.
-        device: where to work.
-        size: side of the patches that the network reads.
-        sources: where the data may be loaded already.
+        data: Scenes that are not trained on.
+        recipe: How to sample.
+        device: Device to compute on.
+        size: Side of the patches that the network reads.
+        cache: Cache that may hold the loaded set.
+
+    Raises:
+        DoapError: If the set is too small for a batch.
     """
 
     def __init__(
-        self, data: Data, recipe: Recipe, device: torch.device, size: int, sources: Sources | None = None
+        self, data: Data, recipe: Recipe, device: torch.device, size: int, cache: DataCache | None = None
     ) -> None:
-        drawn = recipe.model_copy(update={"batch_size": min(LIST_SIZE, _longest(data, recipe)), "source_weights": None})
-        batches = Batches(data, drawn, device, size, sources=sources)
-        self._lists: list[Batch] = []
+        batch_size = min(MAX_BATCH_SIZE, _largest_batch(data, recipe))
+        sampling = recipe.model_copy(update={"batch_size": batch_size, "source_weights": None})
+        loader = BatchLoader(data, sampling, device, size, cache=cache)
+        self._batches: list[PatchBatch] = []
         epoch = 0
-        while len(self._lists) < LISTS:
-            found = [batch for batch, _ in zip(batches.draw(epoch), range(LISTS - len(self._lists)), strict=False)]
-            if not found:
-                raise DoapError("what is held out is too little for a list; hold out more, or lower batch_size")
-            self._lists += found
+        while len(self._batches) < BATCHES:
+            missing = range(BATCHES - len(self._batches))
+            batches = [batch for batch, _ in zip(loader.batches(epoch), missing, strict=False)]
+            if not batches:
+                raise DoapError("the validation set is too small for a batch; raise val_fraction or lower batch_size")
+            self._batches += batches
             epoch += 1
         self._kind = recipe.kind
 
     def average_precision(self, network: PatchNetwork) -> float:
-        """Mean exact AP of all queries that have a match; the network is left in evaluation mode."""
+        """Return the mean exact AP of all queries with a match; leaves the network in evaluation mode."""
         network.eval()
         with torch.inference_mode():
-            values = torch.cat([self._precisions(network, batch) for batch in self._lists])
+            values = torch.cat([self._precisions(network, batch) for batch in self._batches])
         return float(values[values.isfinite()].mean())
 
-    def _precisions(self, network: PatchNetwork, batch: Batch) -> Tensor:
+    def _precisions(self, network: PatchNetwork, batch: PatchBatch) -> Tensor:
         pixels = to_input(batch.pixels, network.input_size)
-        outputs = torch.cat([network(chunk).float() for chunk in torch.split(pixels, CHUNK)])
+        outputs = torch.cat([network(chunk).float() for chunk in torch.split(pixels, CHUNK_SIZE)])
         if outputs.device.type != "cuda":  # Apple's GPUs have no float64
             outputs = outputs.cpu()
         groups = batch.groups.to(outputs.device)
@@ -73,33 +78,34 @@ class Validation:
         return exact_average_precisions(distances, same, listed)
 
 
-class CommonLists:
-    """The same lists for models of different trainings, so that they compare; drawn once a kind and size of patches.
+class CommonValidation:
+    """Validation of models of different trainings on the same batches, so that they compare.
 
     Args:
-        data: scenes that none of them is trained on.
-        recipe: how lists are drawn, whatever the models' own recipes say.
-        device: where to work.
-        sources: where the data may be loaded already.
+        data: Scenes that none of the models is trained on.
+        recipe: How to sample, whatever the recipes of the models.
+        device: Device to compute on.
+        cache: Cache that may hold the loaded set.
     """
 
-    def __init__(self, data: Data, recipe: Recipe, device: str, sources: Sources) -> None:
-        self._data, self._recipe, self._device, self._sources = data, recipe, torch.device(device), sources
-        self._lists: dict[tuple[Kind, int], Validation] = {}
+    def __init__(self, data: Data, recipe: Recipe, device: str, cache: DataCache) -> None:
+        self._data, self._recipe, self._device, self._cache = data, recipe, torch.device(device), cache
+        self._validations: dict[tuple[Kind, int], Validation] = {}
 
     def average_precision(self, model: Descriptor) -> float:
-        """Mean exact AP of a model, which is on the device."""
-        wanted = model.kind, model.input_size
-        if wanted not in self._lists:
-            drawn = self._recipe.model_copy(update={"kind": model.kind})
-            self._lists[wanted] = Validation(self._data, drawn, self._device, model.input_size, self._sources)
-        return self._lists[wanted].average_precision(model.network)
+        """Return the mean exact AP of a model, which must be on the device."""
+        key = model.kind, model.input_size
+        if key not in self._validations:
+            recipe = self._recipe.model_copy(update={"kind": model.kind})
+            self._validations[key] = Validation(self._data, recipe, self._device, model.input_size, self._cache)
+        return self._validations[key].average_precision(model.network)
 
 
-def _longest(data: Data, recipe: Recipe) -> int:
-    """How many patches a list can have at most."""
+def _largest_batch(data: Data, recipe: Recipe) -> int:
+    """Return the largest batch size that a set allows."""
     items = GroupItems(data, recipe.views_per_group)
     if recipe.sampling == "pools" and recipe.views_per_group:
         _, groups = np.unique(data.group_sequences[items.usable], return_counts=True)
-        return int((groups >= recipe.groups_per_sequence).sum()) * recipe.groups_per_sequence * recipe.views_per_group
+        per_sequence = recipe.groups_per_sequence
+        return int((groups >= per_sequence).sum()) * per_sequence * recipe.views_per_group
     return int(items.counts[items.usable].sum())

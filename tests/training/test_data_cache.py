@@ -9,10 +9,10 @@ from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.build.splitting import write_split
 from doap.images.frames import detect_dog
 from doap.training import sources as module
+from doap.training.data_cache import Sources, hold_out
 from doap.training.recipe import Recipe
-from doap.training.sources import Sources, hold_out
 from doap.training.trainer import train
-from support.small_frame_set import Maker, add_plane, add_singles, add_still, small_frame_set
+from support.small_frame_set import FrameSetMaker, add_plane, add_singles, add_static, small_frame_set
 
 SMALL = Recipe(width=2, dimensions=16, batch_size=128, views_per_group=4, epochs=1, lr=1.0, precision="fp32", val_fraction=0.5)
 
@@ -35,7 +35,7 @@ def test_a_set_is_loaded_once_a_size(patches: PatchSet) -> None:
     assert sources.load(patches, "cpu", 32, told.append) is first
     assert told == [1.0]
     smaller = sources.load(patches, "cpu", 16)
-    assert smaller.draw(np.arange(3), torch.Generator()).shape == (3, 16, 16)
+    assert smaller.take(np.arange(3), torch.Generator()).shape == (3, 16, 16)
     equal = PatchSet(patches.shards, patches.groups, patches.sequences)
     assert sources.load(equal, "cpu", 32) is not first
 
@@ -44,7 +44,7 @@ def test_photos_serve_patches_of_every_size(frames: FrameSet, monkeypatch: pytes
     sources = Sources()
     drawn = {}
     for size in (32, 42, 32):
-        drawn[size] = sources.load(frames, "cpu", size).draw(np.arange(5), torch.Generator().manual_seed(0))
+        drawn[size] = sources.load(frames, "cpu", size).take(np.arange(5), torch.Generator().manual_seed(0))
         monkeypatch.setattr(FrameSet, "picture", None)  # no photo is decoded again
     assert {size: tuple(patches.shape) for size, patches in drawn.items()} == {32: (5, 32, 32), 42: (5, 42, 42)}
 
@@ -99,12 +99,12 @@ def test_what_is_held_out_is_what_a_split_sets_aside_and_shares_no_folder_with_t
 
 
 def test_parts_of_a_scene_that_did_not_connect_are_held_out_together() -> None:
-    maker = Maker()
+    maker = FrameSetMaker()
     for number in range(3):  # each of the scenes in two parts
         add_plane(maker, f"scene{number}", number)
         add_plane(maker, f"scene{number}", number + 3)
         maker.sequences[-1] += " again"
-    training, held_out = hold_out(maker.made(), SMALL.model_copy(update={"val_fraction": 0.3}))
+    training, held_out = hold_out(maker.frame_set(), SMALL.model_copy(update={"val_fraction": 0.3}))
     assert len(set(held_out.sequences)) == 2
     assert {sequence // 2 for sequence in held_out.sequences}.isdisjoint(s // 2 for s in training.sequences)
 
@@ -118,8 +118,8 @@ def test_sets_without_photos_are_held_out_by_sequence(patches: PatchSet) -> None
 
 
 def test_a_set_of_one_scene_of_a_kind_is_one_line() -> None:
-    maker = Maker()
+    maker = FrameSetMaker()
     add_singles(maker, "few", 4)
-    add_still(maker, "still", 9)
+    add_static(maker, "static", 9)
     with pytest.raises(DoapError, match=r"^val_fraction=0.5: .* no two of 2 are of one kind; .* set val_fraction=0$"):
-        hold_out(maker.made(), SMALL)
+        hold_out(maker.frame_set(), SMALL)
