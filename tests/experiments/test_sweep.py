@@ -10,10 +10,10 @@ from doap.experiments import series as module
 from doap.experiments.series import Series
 from doap.experiments.sweep import evaluate_on_val, plan_sweep, run_sweep
 from doap.training import trainer
+from doap.training.data_cache import hold_out
 from doap.training.log import Status, read_validation
 from doap.training.recipe import Recipe, read_recipe
 from doap.training.run_folder import Source
-from doap.training.sources import hold_out
 from doap.training.trainer import train
 
 SMALL = 'width: 2\ndimensions: 16\nbatch_size: 64\nepochs: 1\nlr: 1.0\nprecision: "fp32"\n'

@@ -36,7 +36,7 @@ def test_patches_are_cut_at_the_extent_of_the_detector(
     model = untrained(**extents)
     features = doap.detect_and_describe(photo, model, 30)
     patches = extract_patches(photo, features.frames, model.input_size, expected)
-    np.testing.assert_array_equal(features.descriptors, doap.describe(patches, model))
+    np.testing.assert_array_equal(features.descriptors, doap.describe_patches(patches, model))
 
 
 @pytest.mark.parametrize("image", [np.zeros((5, 5, 2), np.uint8), np.zeros((50, 50)), np.zeros(9, np.uint8)])

@@ -5,8 +5,7 @@ import pytest
 from doap.geometry.ellipses import scales
 from doap.geometry.homographies import transform_points
 from doap.images import frames as module
-from doap.images.frames import detect_dog, frames_from_keypoints, transform_frames
-from doap.networks.baselines.sift import Sift, keypoints_from_frames
+from doap.images.frames import detect_dog, transform_frames
 
 
 def circle(x: float, y: float, radius: float) -> np.ndarray:
@@ -26,27 +25,6 @@ def test_detection_is_opencvs_strongest_first(photo: np.ndarray) -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (2, 50), (64, 64)])
 def test_nothing_is_found_in_tiny_or_flat_images(shape: tuple[int, int]) -> None:
     assert detect_dog(np.full(shape, 128, np.uint8)).shape == (0, 2, 3)
-
-
-def test_keypoints_and_frames_round_trip(photo: np.ndarray) -> None:
-    keypoints = list(cv2.SIFT.create().detect(photo, None))
-    back = keypoints_from_frames(frames_from_keypoints(keypoints))
-    for a, b in zip(keypoints, back, strict=True):
-        assert a.pt == pytest.approx(b.pt)
-        assert a.size == pytest.approx(b.size, rel=1e-5)
-        assert (a.angle - b.angle + 180) % 360 - 180 == pytest.approx(0, abs=1e-3)
-        assert (a.octave & 0xFFFF) == (b.octave & 0xFFFF)
-
-
-def test_sift_at_frames_is_opencvs_sift(photo: np.ndarray) -> None:
-    keypoints, expected = cv2.SIFT.create(enable_precise_upscale=True).detectAndCompute(photo, None)
-    found = Sift().describe_frames(photo, frames_from_keypoints(list(keypoints)))
-    expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-    similarity = (found * expected).sum(1)
-    assert np.median(similarity) > 0.9999
-    assert np.mean(similarity > 0.999) > 0.98
-    root = Sift(root=True).describe_frames(photo, frames_from_keypoints(list(keypoints)))
-    np.testing.assert_allclose(root**2, found / found.sum(1, keepdims=True), atol=1e-5)
 
 
 def test_large_images_are_halved_and_frames_put_back(photo: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import torch
 
 from doap.networks.centre_surround import CentreSurround
 from doap.networks.l2net import L2Net
+from support.modules import call_with
 
 
 def patches(count: int) -> torch.Tensor:
@@ -12,24 +13,25 @@ def patches(count: int) -> torch.Tensor:
 
 def test_two_l2nets_called_by_hand() -> None:
     network = CentreSurround(12, width=2).eval()
-    given = patches(4)
+    inputs = patches(4)
     towers = [L2Net(6, 2).eval(), L2Net(6, 2).eval()]
     for tower, name in zip(towers, ("centre", "surround"), strict=True):
         prefix = f"{name}."
         state = {k.removeprefix(prefix): v for k, v in network.state_dict().items() if k.startswith(prefix)}
         tower.load_state_dict(state)
-    pixels = given.numpy()
-    middle = pixels[:, :, 16:48, 16:48]
+    pixels = inputs.numpy()
+    centre = pixels[:, :, 16:48, 16:48]
     halved = pixels.reshape(4, 1, 32, 2, 32, 2).mean((3, 5))
-    read = (torch.from_numpy(np.ascontiguousarray(part)) for part in (middle, halved))
-    expected = [tower(part) for tower, part in zip(towers, read, strict=True)]
-    torch.testing.assert_close(network(given), torch.cat(expected, 1), atol=1e-4, rtol=1e-4)
+    tower_inputs = (torch.from_numpy(np.ascontiguousarray(array)) for array in (centre, halved))
+    expected = [tower(patch) for tower, patch in zip(towers, tower_inputs, strict=True)]
+    torch.testing.assert_close(network(inputs), torch.cat(expected, 1), atol=1e-4, rtol=1e-4)
 
 
 def test_the_towers_share_no_weights() -> None:
     network = CentreSurround(256)
     assert sum(p.numel() for p in network.parameters()) == 2 * 1_334_560
-    assert not torch.equal(network.centre.layers[0].weight, network.surround.layers[0].weight)
+    first_layers = [network.get_parameter(f"{tower}.layers.0.weight") for tower in ("centre", "surround")]
+    assert not torch.equal(*first_layers)
 
 
 def test_shape_and_input_size() -> None:
@@ -51,27 +53,27 @@ def test_odd_dimensions_are_refused() -> None:
 
 def test_a_patch_is_described_alike_alone_and_in_a_batch() -> None:
     network = CentreSurround(8, width=2).eval()
-    given = patches(5)
-    torch.testing.assert_close(network(given)[2:3], network(given[2:3]), atol=1e-4, rtol=1e-4)
+    inputs = patches(5)
+    torch.testing.assert_close(network(inputs)[2:3], network(inputs[2:3]), atol=1e-4, rtol=1e-4)
 
 
 def test_a_constant_patch_is_finite_with_a_finite_gradient() -> None:
-    given = torch.full((3, 1, 64, 64), 200.0, requires_grad=True)
-    outputs = CentreSurround(4, width=1).eval()(given)
+    inputs = torch.full((3, 1, 64, 64), 200.0, requires_grad=True)
+    outputs = CentreSurround(4, width=1).eval()(inputs)
     outputs.sum().backward()
     assert torch.isfinite(outputs).all()
-    assert given.grad is not None
-    assert torch.isfinite(given.grad).all()
+    assert inputs.grad is not None
+    assert torch.isfinite(inputs.grad).all()
 
 
 def test_gradient_in_float64() -> None:
     torch.manual_seed(1)
     network = CentreSurround(4, width=1, dropout=0.0).double()
-    given = torch.rand(2, 1, 64, 64, dtype=torch.float64)
+    inputs = torch.rand(2, 1, 64, 64, dtype=torch.float64)
     names = ("centre.layers.0.weight", "surround.layers.0.weight")
     weights = [network.get_parameter(name).detach().clone().requires_grad_() for name in names]
 
     def first_layers(*values: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(network, dict(zip(names, values, strict=True)), given)
+        return call_with(network, dict(zip(names, values, strict=True)), inputs)
 
     assert torch.autograd.gradcheck(first_layers, weights, atol=1e-5)

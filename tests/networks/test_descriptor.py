@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from doap import describe
+from doap import describe_patches
 from doap.networks.descriptor import Descriptor, pack_bits, to_input
 from doap.networks.l2net import L2Net
+from doap.types import Kind
 
 
-def model(kind: str, dimensions: int = 16) -> Descriptor:
-    return Descriptor(L2Net(dimensions, width=2), kind, 12.0, "test").eval()  # type: ignore[arg-type]
+def model(kind: Kind, dimensions: int = 16) -> Descriptor:
+    return Descriptor(L2Net(dimensions, width=2), kind, 12.0, "test").eval()
 
 
 PATCHES = np.random.default_rng(0).integers(0, 256, (37, 32, 32), dtype=np.uint8)
@@ -23,49 +24,52 @@ def test_bits_are_packed_as_numpy_packs_them() -> None:
 
 def test_real_descriptors_are_unit_vectors_of_the_activations() -> None:
     real = model("real")
-    found = describe(PATCHES, real)
-    assert found.dtype == np.float32
+    vectors = describe_patches(PATCHES, real)
+    assert vectors.dtype == np.float32
     with torch.no_grad():
         activations = real.network(to_input(torch.from_numpy(PATCHES), 32)).numpy()
-    np.testing.assert_allclose(found, activations / np.linalg.norm(activations, axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(vectors, activations / np.linalg.norm(activations, axis=1, keepdims=True), atol=1e-6)
 
 
 def test_binary_descriptors_are_the_signs_of_the_activations() -> None:
     binary = model("binary")
-    found = describe(PATCHES, binary)
-    assert (found.dtype, found.shape) == (np.uint8, (37, 2))
+    vectors = describe_patches(PATCHES, binary)
+    assert vectors.dtype == np.uint8
+    assert vectors.shape == (37, 2)
     with torch.no_grad():
         activations = binary.network(to_input(torch.from_numpy(PATCHES), 32)).numpy()
-    np.testing.assert_array_equal(np.unpackbits(found, axis=1), activations > 0)
+    np.testing.assert_array_equal(np.unpackbits(vectors, axis=1), activations > 0)
 
 
 @pytest.mark.parametrize("kind", ["real", "binary"])
-def test_batches_change_nothing_and_none_is_fine(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_change_nothing_and_empty_input_is_fine(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     describer = model(kind)
-    whole = describe(PATCHES, describer)
+    whole = describe_patches(PATCHES, describer)
     monkeypatch.setattr("doap.networks.descriptor.CPU_BATCH", 5)
-    parts = describe(PATCHES, describer)
+    in_batches = describe_patches(PATCHES, describer)
     if kind == "real":
-        np.testing.assert_allclose(parts, whole, atol=1e-6)
-    else:  # an activation within rounding of 0 may fall either way
-        assert (np.unpackbits(parts) != np.unpackbits(whole)).mean() < 0.005
-    assert describe(PATCHES[:0], describer).shape == (0, whole.shape[1])
+        np.testing.assert_allclose(in_batches, whole, atol=1e-6)
+    else:  # the sign of an activation close to 0 may change by rounding
+        assert (np.unpackbits(in_batches) != np.unpackbits(whole)).mean() < 0.005
+    assert describe_patches(PATCHES[:0], describer).shape == (0, whole.shape[1])
 
 
 def test_patches_may_be_read_only_or_flipped() -> None:
     real = model("real")
-    fixed = PATCHES.copy()
-    fixed.flags.writeable = False
+    read_only = PATCHES.copy()
+    read_only.flags.writeable = False
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_array_equal(describe(fixed, real), describe(PATCHES, real))
-    np.testing.assert_array_equal(describe(PATCHES[:, ::-1], real), describe(PATCHES[:, ::-1].copy(), real))
+        np.testing.assert_array_equal(describe_patches(read_only, real), describe_patches(PATCHES, real))
+    np.testing.assert_array_equal(
+        describe_patches(PATCHES[:, ::-1], real), describe_patches(PATCHES[:, ::-1].copy(), real)
+    )
 
 
 def test_other_sizes_are_resized_without_aliasing() -> None:
     large = np.kron(PATCHES, np.ones((2, 2), np.uint8))
     resized = to_input(torch.from_numpy(large), 32)
-    # The filter of a halving is a triangle over 4 pixels; on doubled pixels it leaves [1 6 1] / 8.
+    # Halving filters with a triangle over 4 pixels; on doubled pixels this is [1 6 1] / 8.
     padded = np.pad(PATCHES.astype(float), ((0, 0), (1, 1), (1, 1)))
     rows = (padded[:, :-2] + 6 * padded[:, 1:-1] + padded[:, 2:]) / 8
     expected = (rows[:, :, :-2] + 6 * rows[:, :, 1:-1] + rows[:, :, 2:]) / 8
@@ -75,7 +79,7 @@ def test_other_sizes_are_resized_without_aliasing() -> None:
 @pytest.mark.parametrize("patches", [PATCHES[0], PATCHES[:, :20], PATCHES.astype(np.float32)])
 def test_wrong_patches_are_refused(patches: np.ndarray) -> None:
     with pytest.raises(ValueError, match="must be"):
-        describe(patches, model("real"))
+        describe_patches(patches, model("real"))
 
 
 def test_bits_come_in_bytes() -> None:

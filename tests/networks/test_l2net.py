@@ -4,6 +4,7 @@ from torch import nn
 
 from doap.networks.l2net import L2Net
 from doap.networks.network import normalise
+from support.modules import call_with
 
 
 def test_the_papers_parameter_count() -> None:
@@ -73,9 +74,9 @@ def test_gradient_in_float64() -> None:
     torch.manual_seed(1)
     network = L2Net(3, width=1, dropout=0.0).double()
     patches = torch.rand(2, 1, 32, 32, dtype=torch.float64)
-    weight = network.layers[0].weight
+    weight = network.get_parameter("layers.0.weight")
 
     def first_layer(values: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(network, {"layers.0.weight": values}, patches)
+        return call_with(network, {"layers.0.weight": values}, patches)
 
     assert torch.autograd.gradcheck(first_layer, weight.detach().clone().requires_grad_(), atol=1e-5)

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from doap import DoapError, describe, list_models, load
-from doap.networks.architecture import Architecture, build
+from doap import DoapError, describe_patches, list_models, load
+from doap.networks.architecture import Architecture, build_network
+from doap.networks.card import Origin, read_card
 from doap.networks.descriptor import Descriptor
-from doap.networks.fast import fastest
-from doap.networks.registry import Origin, read_card, save
+from doap.networks.inference import optimize_for_inference
+from doap.networks.registry import save
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def saved(tmp_path: Path) -> Path:
     path = tmp_path / "mine.safetensors"
     architecture = Architecture(dimensions=16, width=2)
     origin = Origin(licence="CC0", recipe={"epochs": 3})
-    save(Descriptor(build(architecture), "binary", 7.5, "mine"), path, architecture, origin)
+    save(Descriptor(build_network(architecture), "binary", 7.5, "mine"), path, architecture, origin)
     return path
 
 
@@ -30,18 +32,18 @@ def test_round_trip(saved: Path) -> None:
     assert not model.training
     assert read_card(saved).origin.licence == "CC0"
     patches = np.random.default_rng(0).integers(0, 256, (20, 32, 32), dtype=np.uint8)
-    assert describe(patches, model).shape == (20, 2)
+    assert describe_patches(patches, model).shape == (20, 2)
 
 
-def test_extents_by_detector_come_back_and_others_get_that_of_the_training(saved: Path) -> None:
+def test_extents_per_detector_are_saved_and_other_detectors_use_that_of_the_training(saved: Path) -> None:
     architecture = read_card(saved).architecture
     extents = {"dog": 8.5, "harris-affine": 3.0}
-    save(Descriptor(build(architecture), "binary", 7.5, "mine", extents), saved, architecture)
-    for model in (load(saved), fastest(load(saved))):
+    save(Descriptor(build_network(architecture), "binary", 7.5, "mine", extents), saved, architecture)
+    for model in (load(saved), optimize_for_inference(load(saved))):
         assert [model.extent_for(name) for name in ("dog", "harris-affine", "harris")] == [8.5, 3.0, 7.5]
 
 
-def test_cards_written_before_there_were_extents_load(saved: Path) -> None:
+def test_cards_without_extents_and_sources_load(saved: Path) -> None:
     card = json.loads(saved.with_suffix(".json").read_text())
     del card["extents"], card["origin"]["sources"]
     saved.with_suffix(".json").write_text(json.dumps(card))
@@ -50,12 +52,12 @@ def test_cards_written_before_there_were_extents_load(saved: Path) -> None:
 
 def test_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
     architecture = Architecture(dimensions=8, width=2)
-    network = build(architecture)
-    network(torch.rand(8, 1, 32, 32))  # moves the running statistics
+    network = build_network(architecture)
+    network(torch.rand(8, 1, 32, 32))  # changes the running statistics
     save(Descriptor(network, "real", 12.0, "x"), tmp_path / "x.safetensors", architecture)
-    back = load(tmp_path / "x.safetensors").network.state_dict()
+    loaded = load(tmp_path / "x.safetensors").network.state_dict()
     for name, value in network.state_dict().items():
-        assert torch.equal(value, back[name])
+        assert torch.equal(value, loaded[name])
 
 
 def damage(path: Path) -> None:
@@ -76,16 +78,16 @@ def edit_card(path: Path, **values: object) -> None:
     card.write_text(json.dumps({**json.loads(card.read_text()), **values}))
 
 
-FAULTS = {
-    "damaged": (damage, "differs from what its card"),
-    "truncated": (lambda p: p.write_bytes(p.read_bytes()[:100]), "differs from what its card"),
-    "foreign": (foreign, "its tensors are not those of the network"),
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "damaged": (damage, "its SHA-256 differs from that in mine.json"),
+    "truncated": (lambda p: p.write_bytes(p.read_bytes()[:100]), "its SHA-256 differs from that in mine.json"),
+    "foreign": (foreign, "its tensors are not those of the architecture"),
     "no card": (lambda p: p.with_suffix(".json").unlink(), r"its card mine\.json cannot be read"),
     "broken card": (lambda p: p.with_suffix(".json").write_text("{"), "not a model card"),
     "unknown key": (lambda p: edit_card(p, surprise=1), "not a model card .surprise"),
     "no such detector": (
         lambda p: edit_card(p, extents={"dogg": 3}),
-        "extents.*dogg is no detector; there are dog",
+        "extents.*dogg is not a detector; choose from dog",
     ),
     "no extent": (lambda p: edit_card(p, extents={"dog": 0}), r"not a model card .extents\.dog"),
     "endless extent": (lambda p: edit_card(p, extents={"dog": "inf"}), r"not a model card .extents\.dog"),
@@ -94,10 +96,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("error", FAULTS)
-def test_damaged_models_are_refused_in_one_line(saved: Path, error: str) -> None:
-    harm, message = FAULTS[error]
-    harm(saved)
+@pytest.mark.parametrize("damage_name", DAMAGES)
+def test_damaged_models_are_refused_in_one_line(saved: Path, damage_name: str) -> None:
+    apply, message = DAMAGES[damage_name]
+    apply(saved)
     with pytest.raises(DoapError, match=message) as caught:
         load(saved)
     assert "\n" not in str(caught.value)
@@ -114,13 +116,22 @@ def test_pickles_are_never_read(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
+def test_models_are_listed_by_pattern() -> None:
+    names = list_models()
+    assert names == sorted(names)
+    assert list_models("*tiny*") == [name for name in names if "tiny" in name] != []
+    assert list_models("doap-128") == ["doap-128"]
+    assert list_models("DOAP-*") == []
+    assert list_models("tiny") == []
+
+
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(DoapError, match=r"no model of this name .*doap-demo-128"):
         load("doap-129")
 
 
 @pytest.mark.parametrize("name", list_models())
-def test_every_shipped_model_loads_and_its_card_says_what_it_is(name: str) -> None:
+def test_every_shipped_model_loads_and_its_card_is_complete(name: str) -> None:
     model = load(name)
     assert model.name == name
     card = read_card(Path(__file__).parents[2] / "src" / "doap" / "weights" / f"{name}.safetensors")

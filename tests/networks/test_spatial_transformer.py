@@ -7,8 +7,8 @@ import torch
 from scipy.ndimage import map_coordinates
 from torch.utils.flop_counter import FlopCounterMode
 
-from doap import describe, load
-from doap.networks.architecture import Architecture, build
+from doap import describe_patches, load
+from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor
 from doap.networks.l2net import L2Net
 from doap.networks.registry import save
@@ -18,38 +18,40 @@ from doap.networks.spatial_transformer import (
     SHIFT_BOUND,
     Padding,
     SpatialTransformer,
-    Transformed,
-    sample,
-    slow_parameters,
+    TransformedNetwork,
+    prediction_parameters,
+    resample,
 )
+from support.modules import call_with, convert_to_channels_last
 
 IDENTITY = torch.eye(2, 3, dtype=torch.float64)
 BOUNDS = torch.tensor([MATRIX_BOUND, MATRIX_BOUND, SHIFT_BOUND], dtype=torch.float64)
 
 
-def stirred(width: int = 2, spread: float = 0.3) -> SpatialTransformer:
-    """A transformer that does something."""
+def random_transformer(width: int = 2, spread: float = 0.3) -> SpatialTransformer:
+    """Return a transformer that does not predict the identity."""
     transformer = SpatialTransformer(width)
-    torch.nn.init.normal_(transformer.prediction.weight, std=spread / transformer.prediction.weight[0].numel() ** 0.5)
-    torch.nn.init.normal_(transformer.prediction.bias, std=spread)
+    weight, bias = (transformer.get_parameter(f"prediction.{name}") for name in ("weight", "bias"))
+    torch.nn.init.normal_(weight, std=spread / weight[0].numel() ** 0.5)
+    torch.nn.init.normal_(bias, std=spread)
     return transformer
 
 
 def bright_patches(count: int) -> torch.Tensor:
-    """Nowhere black, so that a pixel from beyond the padding would show."""
+    """Sample patches without black pixels, so that a pixel from beyond the padding is detected."""
     return torch.rand(count, 1, 42, 42, dtype=torch.float64) * 155 + 100
 
 
 def by_scipy(patches: torch.Tensor, transforms: torch.Tensor, padding: Padding) -> np.ndarray:
-    """Aligned patches by SciPy: its coordinates count pixels from the middle of the first, rows before columns."""
-    middles = (np.arange(32) + 0.5) / 32 * 2 - 1
-    y, x = np.meshgrid(middles, middles, indexing="ij")
+    """Resample patches with SciPy, whose coordinates are rows and columns, with 0 at the centre of the first pixel."""
+    centres = (np.arange(32) + 0.5) / 32 * 2 - 1
+    y, x = np.meshgrid(centres, centres, indexing="ij")
     aligned = []
     for patch, matrix in zip(patches[:, 0].numpy(), transforms.numpy(), strict=True):
-        places = np.einsum("ij,jhw->ihw", matrix, np.stack([x, y, np.ones_like(x)]))
-        across, down = (places + 1) / 2 * 42 - 0.5
+        coordinates = np.einsum("ij,jhw->ihw", matrix, np.stack([x, y, np.ones_like(x)]))
+        columns, rows = (coordinates + 1) / 2 * 42 - 0.5
         mode = "nearest" if padding == "replicate" else "grid-constant"
-        aligned.append(map_coordinates(patch, [down, across], order=1, mode=mode, cval=0))
+        aligned.append(map_coordinates(patch, [rows, columns], order=1, mode=mode, cval=0))
     return np.stack(aligned)
 
 
@@ -57,7 +59,7 @@ def by_scipy(patches: torch.Tensor, transforms: torch.Tensor, padding: Padding) 
 def test_it_starts_as_the_identity_the_whole_patch_sampled(padding: Padding) -> None:
     transformer = SpatialTransformer(padding=padding).double()
     patches = bright_patches(4)
-    transforms = transformer.transforms(patches)
+    transforms = transformer.predict_transforms(patches)
     assert torch.equal(transforms, IDENTITY.expand(4, 2, 3))
     aligned = transformer(patches)
     assert aligned.shape == (4, 1, 32, 32)
@@ -67,11 +69,11 @@ def test_it_starts_as_the_identity_the_whole_patch_sampled(padding: Padding) -> 
 def test_the_identity_by_hand() -> None:
     """Pixel i of 32 lies at (i + 1/2) 42 / 32 - 1/2 of 42: a weighted mean of two by two neighbours."""
     patches = bright_patches(2)
-    places = (np.arange(32) + 0.5) * 42 / 32 - 0.5
-    low = np.floor(places).astype(int)
+    positions = (np.arange(32) + 0.5) * 42 / 32 - 0.5
+    low = np.floor(positions).astype(int)
     weights = np.zeros((32, 42))
-    weights[np.arange(32), low] = 1 - (places - low)
-    weights[np.arange(32), low + 1] = places - low
+    weights[np.arange(32), low] = 1 - (positions - low)
+    weights[np.arange(32), low + 1] = positions - low
     expected = weights @ patches[:, 0].numpy() @ weights.T
     np.testing.assert_allclose(SpatialTransformer().double()(patches)[:, 0].detach(), expected, atol=1e-9)
 
@@ -81,7 +83,7 @@ def test_all_extreme_transformations_sample_as_scipy_does(padding: Padding) -> N
     signs = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=6)), dtype=torch.float64).reshape(64, 2, 3)
     transforms = IDENTITY + signs * BOUNDS
     patches = bright_patches(1).expand(64, 1, 42, 42)
-    aligned = sample(patches, transforms, padding)
+    aligned = resample(patches, transforms, padding)
     np.testing.assert_allclose(aligned[:, 0], by_scipy(patches, transforms, padding), atol=1e-8)
     assert (aligned.amin() >= 100) == (padding == "replicate")
     assert (torch.linalg.det(transforms[:, :, :2]) > 0).all()
@@ -91,52 +93,54 @@ def test_all_extreme_transformations_sample_as_scipy_does(padding: Padding) -> N
 def test_any_transformation_samples_as_scipy_does(padding: Padding) -> None:
     transforms = IDENTITY + (2 * torch.rand(20, 2, 3, dtype=torch.float64) - 1) * BOUNDS
     patches = bright_patches(20)
-    aligned = sample(patches, transforms, padding)
+    aligned = resample(patches, transforms, padding)
     np.testing.assert_allclose(aligned[:, 0], by_scipy(patches, transforms, padding), atol=1e-8)
 
 
 def test_the_margin_is_as_wide_as_needed_and_no_wider() -> None:
     corner = (1 + 2 * MATRIX_BOUND) * 31 / 32 + SHIFT_BOUND
-    farthest = (corner + 1) / 2 * 42 - 0.5  # as SciPy counts: the last pixel is 41
-    assert 41 + MARGIN - 1 < farthest <= 41 + MARGIN
+    outermost = (corner + 1) / 2 * 42 - 0.5  # in pixels, the last being 41
+    assert 41 + MARGIN - 1 < outermost <= 41 + MARGIN
 
 
 def test_huge_predictions_stay_within_the_bounds() -> None:
-    transformer = stirred(spread=1e6)
-    moved = (transformer.transforms(bright_patches(8).float()).double() - IDENTITY).abs()
-    assert (moved <= BOUNDS + 1e-6).all()
-    assert (moved > 0.99 * BOUNDS).all()
+    transformer = random_transformer(spread=1e6)
+    offsets = (transformer.predict_transforms(bright_patches(8).float()).double() - IDENTITY).abs()
+    assert (offsets <= BOUNDS + 1e-6).all()
+    assert (offsets > 0.99 * BOUNDS).all()
 
 
-def test_brightness_and_contrast_do_not_turn_patches() -> None:
-    transformer = stirred().eval().double()
+def test_brightness_and_contrast_do_not_change_the_prediction() -> None:
+    transformer = random_transformer().eval().double()
     patches = bright_patches(5)
-    torch.testing.assert_close(transformer.transforms(patches * 0.6 - 20), transformer.transforms(patches))
+    torch.testing.assert_close(
+        transformer.predict_transforms(patches * 0.6 - 20), transformer.predict_transforms(patches)
+    )
 
 
-def test_single_precision_places_are_not_rounded() -> None:
+def test_single_precision_coordinates_are_not_rounded() -> None:
     patches, transforms = bright_patches(9), IDENTITY + (2 * torch.rand(9, 2, 3, dtype=torch.float64) - 1) * BOUNDS
-    wide = sample(patches, transforms, "replicate")
+    wide = resample(patches, transforms, "replicate")
     with torch.autocast("cpu", torch.bfloat16):
-        narrow = sample(patches.float(), transforms.float(), "replicate")
+        narrow = resample(patches.float(), transforms.float(), "replicate")
     torch.testing.assert_close(narrow.double(), wide, atol=0.01, rtol=0)
 
 
 def test_under_autocast_the_transformation_is_in_full_precision() -> None:
-    transformer = stirred().eval()
+    transformer = random_transformer().eval()
     patches = bright_patches(3).float()
-    expected = transformer.transforms(patches)
+    expected = transformer.predict_transforms(patches)
     with torch.autocast("cpu", torch.bfloat16):
-        found = transformer.transforms(patches)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected, atol=0.02, rtol=0)
+        transforms = transformer.predict_transforms(patches)
+    assert transforms.dtype == torch.float32
+    torch.testing.assert_close(transforms, expected, atol=0.02, rtol=0)
 
 
 @pytest.mark.parametrize("padding", ["replicate", "zeros"])
 def test_gradient_in_float64(padding: Padding) -> None:
     torch.manual_seed(3)
     transformer = SpatialTransformer(1, padding).double().eval()
-    # A smooth patch: of a rough one, bilinear sampling has kinks that finite differences step over.
+    # Smooth patches: bilinear sampling of rough ones has kinks that break finite differences.
     ramp = torch.linspace(0, 3, 42, dtype=torch.float64)
     patches = torch.sin(ramp * 1.3)[:, None] * torch.cos(ramp)[None] * 50
     patches = torch.stack([patches, patches.T + ramp])[:, None]
@@ -144,13 +148,12 @@ def test_gradient_in_float64(padding: Padding) -> None:
     bias = torch.randn(6, dtype=torch.float64) * 0.3
 
     def aligned(*raw: torch.Tensor) -> torch.Tensor:
-        given = dict(zip(("prediction.weight", "prediction.bias"), raw, strict=True))
-        sampled = torch.func.functional_call(transformer, given, patches)
-        return sampled.flatten(1)[:, ::97]
+        parameters = dict(zip(("prediction.weight", "prediction.bias"), raw, strict=True))
+        return call_with(transformer, parameters, patches).flatten(1)[:, ::97]
 
     weight.requires_grad_()
     bias.requires_grad_()
-    # The bias one value at a time, the many weights along random directions.
+    # The bias value by value, the many weights along random directions.
     assert torch.autograd.gradcheck(lambda raw: aligned(weight.detach(), raw), bias, eps=1e-7, atol=1e-4, rtol=1e-3)
     assert torch.autograd.gradcheck(aligned, (weight, bias), eps=1e-7, atol=1e-4, rtol=1e-3, fast_mode=True)
 
@@ -169,8 +172,9 @@ def test_training_moves_the_prediction_first_and_then_every_layer() -> None:
     assert moved[1] == {name for name, _ in transformer.named_parameters()}
 
 
-def test_the_rest_is_cheap_beside_the_network() -> None:
-    network = build(Architecture(transformer=True))
+def test_the_transformer_is_cheap_compared_with_the_network() -> None:
+    network = build_network(Architecture(transformer=True))
+    assert isinstance(network, TransformedNetwork)
     counts = []
     for module, size in ((network.transformer, 42), (network.network, 32)):
         with FlopCounterMode(display=False) as counter:
@@ -180,12 +184,12 @@ def test_the_rest_is_cheap_beside_the_network() -> None:
     assert sum(p.numel() for p in network.transformer.parameters()) == 36_438
 
 
-def whole(dimensions: int = 8, width: int = 2) -> Transformed:
-    return Transformed(stirred(), L2Net(dimensions, width)).eval()
+def small_network(dimensions: int = 8, width: int = 2) -> TransformedNetwork:
+    return TransformedNetwork(random_transformer(), L2Net(dimensions, width)).eval()
 
 
 def test_the_whole_network_is_the_transformer_and_then_the_network() -> None:
-    network = whole()
+    network = small_network()
     patches = bright_patches(3).float()
     assert (network.input_size, network.dimensions) == (42, 8)
     torch.testing.assert_close(network(patches), network.network(network.transformer(patches)))
@@ -193,27 +197,27 @@ def test_the_whole_network_is_the_transformer_and_then_the_network() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 1, 32, 32), (3, 3, 42, 42), (3, 42, 42)])
 def test_other_inputs_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"Transformed takes \(N, 1, 42, 42\)"):
-        whole()(torch.zeros(shape))
+    with pytest.raises(ValueError, match=r"TransformedNetwork takes \(N, 1, 42, 42\)"):
+        small_network()(torch.zeros(shape))
 
 
 def test_a_network_of_another_input_is_refused() -> None:
-    with pytest.raises(ValueError, match="aligned patches have 32 pixels a side, but the network reads 42"):
-        Transformed(stirred(), whole())
+    with pytest.raises(ValueError, match="aligned patches are 32 pixels wide, but the network reads 42"):
+        TransformedNetwork(random_transformer(), small_network())
 
 
 def test_a_patch_is_described_alike_alone_in_a_batch_and_with_channels_last() -> None:
-    network = whole()
+    network = small_network()
     patches = bright_patches(5).float()
     described = network(patches)
     torch.testing.assert_close(network(patches[2:3]), described[2:3], atol=1e-4, rtol=1e-4)
-    network.to(memory_format=torch.channels_last)
+    convert_to_channels_last(network)
     last = network(patches.to(memory_format=torch.channels_last))
     torch.testing.assert_close(last, described, atol=1e-4, rtol=1e-4)
 
 
 def test_a_constant_patch_is_finite_with_a_finite_gradient() -> None:
-    network = whole()
+    network = small_network()
     patches = torch.full((4, 1, 42, 42), 200.0, requires_grad=True)
     outputs = network(patches)
     outputs.sum().backward()
@@ -223,7 +227,7 @@ def test_a_constant_patch_is_finite_with_a_finite_gradient() -> None:
 
 
 def test_an_exported_network_describes_alike_in_batches_of_any_size() -> None:
-    network = whole()
+    network = small_network()
     exported = torch.export.export(
         network, (torch.rand(4, 1, 42, 42),), dynamic_shapes=({0: torch.export.Dim("n", min=1, max=4096)},)
     ).module()
@@ -233,23 +237,23 @@ def test_an_exported_network_describes_alike_in_batches_of_any_size() -> None:
 
 def test_models_come_back_bit_for_bit(tmp_path: Path) -> None:
     architecture = Architecture(dimensions=8, width=4, transformer=True)
-    network = build(architecture)
-    assert isinstance(network, Transformed)
+    network = build_network(architecture)
+    assert isinstance(network, TransformedNetwork)
     torch.nn.init.normal_(network.transformer.prediction.weight, std=0.02)
-    network(bright_patches(9).float())  # moves the running statistics
+    network(bright_patches(9).float())  # changes the running statistics
     save(Descriptor(network, "real", 12.0, "st"), tmp_path / "st.safetensors", architecture)
     back = load(tmp_path / "st.safetensors")
     assert (back.input_size, back.network.dimensions) == (42, 8)
     state = network.state_dict()
     assert all(torch.equal(value, state[name]) for name, value in back.network.state_dict().items())
     patches = np.random.default_rng(0).integers(0, 256, (5, 65, 65), dtype=np.uint8)
-    mine = Descriptor(network.eval(), "real", 12.0, "st")
-    np.testing.assert_array_equal(describe(patches, back), describe(patches, mine))
+    original = Descriptor(network.eval(), "real", 12.0, "st")
+    np.testing.assert_array_equal(describe_patches(patches, back), describe_patches(patches, original))
 
 
-def test_the_slow_parameters_are_those_of_the_prediction_layer() -> None:
-    network = whole()
-    slow = slow_parameters(network)
+def test_the_prediction_parameters_are_those_of_the_prediction_layer() -> None:
+    network = small_network()
+    parameters = prediction_parameters(network)
     prediction = network.transformer.prediction
-    assert [id(p) for p in slow] == [id(prediction.weight), id(prediction.bias)]
-    assert slow_parameters(L2Net(8, 2)) == []
+    assert [id(p) for p in parameters] == [id(prediction.weight), id(prediction.bias)]
+    assert prediction_parameters(L2Net(8, 2)) == []

@@ -5,15 +5,16 @@ from torch import nn
 from doap.networks.baselines.desdis import DesDis
 from doap.networks.network import PatchNetwork
 from doap.networks.tiny import Tiny
+from support.modules import call_with, convert_to_channels_last
 
 
-def count(network: PatchNetwork) -> int:
+def count_parameters(network: PatchNetwork) -> int:
     return sum(p.numel() for p in network.parameters())
 
 
 @pytest.mark.parametrize(("dimensions", "parameters"), [(128, 77_448), (256, 77_192)])
-def test_fewer_parameters_than_the_smallest_peer(dimensions: int, parameters: int) -> None:
-    assert count(Tiny(dimensions)) == parameters < count(DesDis(8))
+def test_fewer_parameters_than_the_smallest_baseline(dimensions: int, parameters: int) -> None:
+    assert count_parameters(Tiny(dimensions)) == parameters < count_parameters(DesDis(8))
 
 
 def test_three_convolutions_and_a_head_normalised_with_dropout_before_it() -> None:
@@ -78,11 +79,11 @@ def test_the_order_of_maps_in_memory_changes_nothing() -> None:
     network = Tiny(16, width=8).eval()
     patches = torch.rand(5, 1, 32, 32) * 255
     expected = network(patches)
-    network.to(memory_format=torch.channels_last)
+    convert_to_channels_last(network)
     torch.testing.assert_close(network(patches.contiguous(memory_format=torch.channels_last)), expected)
 
 
-def test_maps_in_channels_last_order_are_flattened_where_they_lie() -> None:
+def test_maps_in_channels_last_order_are_flattened_without_a_copy() -> None:
     (flatten,) = (m for m in Tiny().layers if type(m).__name__ == "_Flatten")
     maps = torch.rand(3, 5, 4, 4)
     ordered = maps.contiguous(memory_format=torch.channels_last)
@@ -95,10 +96,10 @@ def test_gradient_in_float64() -> None:
     torch.manual_seed(1)
     network = Tiny(3, width=2, dropout=0.0).double()
     patches = torch.rand(3, 1, 32, 32, dtype=torch.float64)
-    weight = network.layers[0].weight
+    weight = network.get_parameter("layers.0.weight")
 
     def first_layer(values: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(network, {"layers.0.weight": values}, patches)
+        return call_with(network, {"layers.0.weight": values}, patches)
 
     assert torch.autograd.gradcheck(first_layer, weight.detach().clone().requires_grad_(), atol=1e-5)
 

@@ -1,13 +1,14 @@
-"""Models in files, made of what ships."""
+"""Small model files for tests."""
 
 from pathlib import Path
 
 from doap import load
-from doap.networks.registry import find_weights, read_card, save
+from doap.networks.card import read_card
+from doap.networks.registry import find_weights, save
 
 
 def with_extents(path: Path, name: str = "doap-demo-128", **extents: float) -> str:
-    """A demo model under this name, with extents by detector, written to `path`."""
+    """Write a demo model with this name and these extents per detector to `path`, and return the path."""
     model = load("doap-demo-128")
     model.name, model.extents = name, extents
     card = read_card(find_weights("doap-demo-128"))

@@ -1,4 +1,4 @@
-"""CS-L2Net: one L2Net for the middle of a patch, another for all of it (Tian et al., CVPR 2017)."""
+"""CS-L2Net, the centre-surround version of L2Net (Tian et al., CVPR 2017)."""
 
 import torch
 import torch.nn.functional as F
@@ -12,33 +12,33 @@ INPUT_SIZE = 2 * TOWER_SIZE
 
 
 class CentreSurround(PatchNetwork):
-    """Two L2Nets with weights of their own, side by side: the centre at full resolution, the surround at half.
+    """Two L2Nets with separate weights: one reads the centre at full resolution, one the whole patch at half of it.
 
     2,669,120 parameters at 256 dimensions and the full width of 32.
 
     Args:
-        dimensions: length of the output, even: each tower gives half.
+        dimensions: length of the output; even, since each tower outputs half.
         width: channels of each tower's first layer.
-        dropout: as in L2Net.
+        dropout: dropout probability of each tower, see `L2Net`.
     """
 
     def __init__(self, dimensions: int = 256, width: int = 32, dropout: float = 0.1) -> None:
         super().__init__(dimensions, INPUT_SIZE)
         if dimensions % 2:
-            raise ValueError(f"the two towers give half of the dimensions each: {dimensions} is odd")
+            raise ValueError(f"each tower outputs half of the dimensions, but {dimensions} is odd")
         self.centre = L2Net(dimensions // 2, width, dropout)
         self.surround = L2Net(dimensions // 2, width, dropout)
 
     def forward(self, patches: Tensor) -> Tensor:
-        """Describe patches.
+        """Compute activations.
 
         Args:
             patches: (N, 1, 64, 64) float, of any brightness and contrast.
 
         Returns:
-            (N, dimensions) raw activations, the centre's first.
+            (N, dimensions) raw activations, those of the centre first.
         """
         self.check(patches)
-        edge = (INPUT_SIZE - TOWER_SIZE) // 2
-        middle = patches[:, :, edge:-edge, edge:-edge]
-        return torch.cat([self.centre(middle), self.surround(F.avg_pool2d(patches, 2))], 1)
+        margin = (INPUT_SIZE - TOWER_SIZE) // 2
+        centre = patches[:, :, margin:-margin, margin:-margin]
+        return torch.cat([self.centre(centre), self.surround(F.avg_pool2d(patches, 2))], 1)

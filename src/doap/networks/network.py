@@ -1,17 +1,18 @@
-"""What every network is: patches of one size in, activations out."""
+"""Base classes and building blocks of all networks."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
 class PatchNetwork(nn.Module):
-    """Maps (N, 1, S, S) float patches, grey values in 0..255, to (N, dimensions) raw activations.
+    """Base class of networks.
 
-    The objective and `Descriptor` normalise or threshold the activations.
+    A network maps (N, 1, S, S) float patches with grey values in 0..255 to (N, dimensions) raw activations. The
+    objective and `Descriptor` normalise or threshold these.
 
     Args:
-        dimensions: length of the output: the descriptor's dimensions, or its bits.
-        input_size: S, the side of the patches it reads.
+        dimensions: length of the output: dimensions of the descriptor, or its bits.
+        input_size: S, side of the patches in pixels.
     """
 
     def __init__(self, dimensions: int, input_size: int) -> None:
@@ -20,19 +21,19 @@ class PatchNetwork(nn.Module):
         self.input_size = input_size
 
     def check(self, patches: Tensor) -> None:
-        """Refuse patches of another shape."""
+        """Raise ValueError unless patches are (N, 1, S, S)."""
         size = self.input_size
         if patches.shape[1:] != (1, size, size):
             raise ValueError(f"{type(self).__name__} takes (N, 1, {size}, {size}), not {tuple(patches.shape)}")
 
 
 class LayeredNetwork(PatchNetwork):
-    """A network that is its layers one after another; `layers` is for who inherits to make."""
+    """Base class of networks that are a sequence of layers on normalised patches. Subclasses set `layers`."""
 
     layers: nn.Sequential
 
     def forward(self, patches: Tensor) -> Tensor:
-        """Describe patches.
+        """Compute activations.
 
         Args:
             patches: (N, 1, S, S) float, of any brightness and contrast.
@@ -45,27 +46,30 @@ class LayeredNetwork(PatchNetwork):
         return activations.flatten(1)
 
 
-def layer(before: int, after: int, side: int, stride: int) -> list[nn.Module]:
-    """A convolution without bias, batch normalisation without learned scale or shift, and ReLU."""
+def conv_layer(in_channels: int, out_channels: int, kernel_size: int, stride: int) -> list[nn.Module]:
+    """Return a convolution without bias, batch normalisation without learned scale or shift, and ReLU."""
     return [
-        nn.Conv2d(before, after, side, stride=stride, padding=side // 2, bias=False),
-        nn.BatchNorm2d(after, affine=False),
+        nn.Conv2d(in_channels, out_channels, kernel_size, stride=stride, padding=kernel_size // 2, bias=False),
+        nn.BatchNorm2d(out_channels, affine=False),
         nn.ReLU(inplace=True),
     ]
 
 
 def initialise(network: nn.Module) -> None:
-    """Draw the weights of all convolutions and linear layers after He et al. (ICCV 2015)."""
+    """Sample the weights of all convolutional and linear layers after He et al. (ICCV 2015), in place."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
 
 
 def normalise(patches: Tensor) -> Tensor:
-    """Subtract each patch's mean and divide by its standard deviation; a constant patch becomes 0.
+    """Subtract the mean of each patch and divide by its standard deviation; a constant patch becomes 0.
 
     Args:
         patches: (N, 1, S, S) float, grey values in 0..255.
+
+    Returns:
+        (N, 1, S, S).
     """
-    # The root of eps, a thousandth of a grey level, is far under the quantisation of patches, far over rounding noise.
+    # sqrt(eps) is a thousandth of a grey level: well below the quantisation of patches, well above rounding errors.
     return F.layer_norm(patches, patches.shape[1:], eps=1e-6)

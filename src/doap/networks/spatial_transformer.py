@@ -1,4 +1,4 @@
-"""The Spatial Transformer (Jaderberg et al., NIPS 2015) in front of a network: the paper's -ST models, appendix B."""
+"""Spatial Transformer (Jaderberg et al., NIPS 2015) in front of a network: the -ST models of the paper, appendix B."""
 
 import math
 from typing import Literal
@@ -7,39 +7,38 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from doap.networks.network import PatchNetwork, initialise, layer, normalise
+from doap.networks.network import PatchNetwork, conv_layer, initialise, normalise
 
 INPUT_SIZE = 42
 OUTPUT_SIZE = 32
 
-# How far a transformation can go from the identity. Unbounded, the predicted shift runs off the patch in training, and
-# the network is left with patches without content.
-MATRIX_BOUND = 0.45  # of each entry of the 2x2 matrix; under 1/2 it is never singular and never mirrors
-SHIFT_BOUND = 0.25  # in units of half the patch's side
+# Maximum difference of a transformation from the identity. Without bounds, training can shift the sampling grid off the
+# patch, which leaves the network without content.
+MATRIX_BOUND = 0.45  # per entry of the 2x2 matrix; below 1/2 the matrix is never singular and never mirrors
+SHIFT_BOUND = 0.25  # in units of half the patch side
 
-# How many pixels beyond the patch the farthest sample of any bounded transformation reads.
-_REACH = (1 + 2 * MATRIX_BOUND) * (1 - 1 / OUTPUT_SIZE) + SHIFT_BOUND  # from the middle, in half-sides
-MARGIN = math.ceil((_REACH - 1) * INPUT_SIZE / 2 + 0.5)
+# Pixels beyond the patch that the outermost sample of a bounded transformation can read.
+_MAX_COORDINATE = (1 + 2 * MATRIX_BOUND) * (1 - 1 / OUTPUT_SIZE) + SHIFT_BOUND  # from the centre, in half sides
+MARGIN = math.ceil((_MAX_COORDINATE - 1) * INPUT_SIZE / 2 + 0.5)
 
 Padding = Literal["replicate", "zeros"]
 
 
 class SpatialTransformer(nn.Module):
-    """Aligns patches: predicts an affine transformation of each and samples it, 42x42 pixels in, 32x32 out.
+    """Alignment of patches: predict an affine transformation of each 42x42 patch and resample it to 32x32.
 
-    Three convolutions see the normalised patch: two of 5x5 at stride 2, each followed by batch normalisation without
-    learned scale or shift and ReLU, and the prediction layer, which sees the whole 11x11 map and gives six values.
-    Their tanh, scaled to the bounds above, is added to the identity: turns of up to 27 degrees, zooms of 0.55 to 1.45,
-    shifts of an eighth of the side.
+    Three convolutions read the normalised patch. Two of 5x5 and stride 2 are each followed by batch normalisation
+    without learned scale or shift and ReLU. The third, the prediction layer, covers the whole 11x11 map and outputs six
+    values. Their tanh, scaled to the bounds above, is added to the identity: rotations of up to 27 degrees, zooms of
+    0.55 to 1.45, shifts of an eighth of the side.
 
-    The prediction layer starts at zero, so the transformation starts as the identity: the whole patch, sampled at
-    32x32.
+    The prediction layer is initialised to zero, so training starts with the identity: the whole patch at 32x32.
 
     Args:
-        width: channels of the first layer, and half those of the second. 16, for the paper's L2Net, makes 36,438
-            parameters and 1.7 million multiplications a patch, 4.5 % of the network's own.
-        padding: what is sampled beyond the patch: its border repeated, as in the paper, or black, which the paper
-            found to leave unwanted edges.
+        width: channels of the first layer; the second has twice as many. With 16, used for the paper's L2Net, it has
+            36,438 parameters and needs 1.7 million multiplications per patch, 4.5 % of those of the network.
+        padding: values beyond the patch: "replicate" repeats its border, as in the paper; "zeros" is black, which
+            leaves unwanted edges according to the paper.
     """
 
     bounds: Tensor
@@ -48,8 +47,8 @@ class SpatialTransformer(nn.Module):
         super().__init__()
         self.padding: Padding = padding
         layers: list[nn.Module] = []
-        for before, after in ((1, width), (width, 2 * width)):
-            block = nn.Sequential(*layer(before, after, 5, 2))
+        for in_channels, out_channels in ((1, width), (width, 2 * width)):
+            block = nn.Sequential(*conv_layer(in_channels, out_channels, 5, 2))
             initialise(block)
             layers += block
         self.layers = nn.Sequential(*layers)
@@ -59,8 +58,10 @@ class SpatialTransformer(nn.Module):
         bounds = torch.tensor([MATRIX_BOUND, MATRIX_BOUND, SHIFT_BOUND]).expand(2, 3).clone()
         self.register_buffer("bounds", bounds, persistent=False)
 
-    def transforms(self, patches: Tensor) -> Tensor:
-        """From places in the aligned patch to places in the patch, both (x, y) with -1 and 1 at the patch's edges.
+    def predict_transforms(self, patches: Tensor) -> Tensor:
+        """Predict the transformation from coordinates of the aligned patch to coordinates of the patch.
+
+        Coordinates are (x, y), with -1 and 1 at the edges of the patch.
 
         Args:
             patches: (N, 1, 42, 42) float, of any brightness and contrast.
@@ -69,65 +70,65 @@ class SpatialTransformer(nn.Module):
             (N, 2, 3): a 2x2 matrix and a shift.
         """
         raw = self.prediction(self.layers(normalise(patches)))
-        # Half precision ends here: eight bits would round places to a tenth of a pixel.
-        moved = torch.tanh(raw.to(patches.dtype)).reshape(patches.shape[0], 2, 3)
-        return torch.eye(2, 3, dtype=moved.dtype, device=moved.device) + self.bounds * moved
+        # Full precision from here on: bfloat16 would round coordinates to a tenth of a pixel.
+        offsets = torch.tanh(raw.to(patches.dtype)).reshape(patches.shape[0], 2, 3)
+        return torch.eye(2, 3, dtype=offsets.dtype, device=offsets.device) + self.bounds * offsets
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(N, 1, 42, 42) patches to (N, 1, 32, 32) aligned patches."""
-        return sample(patches, self.transforms(patches), self.padding)
+        """Align (N, 1, 42, 42) patches to (N, 1, 32, 32)."""
+        return resample(patches, self.predict_transforms(patches), self.padding)
 
 
-class Transformed(PatchNetwork):
-    """A network that sees aligned patches.
+class TransformedNetwork(PatchNetwork):
+    """A network behind a Spatial Transformer.
 
     Args:
-        transformer: 42x42 patches to aligned ones.
-        network: describes the aligned patches.
+        transformer: aligns 42x42 patches to 32x32.
+        network: network that reads the aligned patches.
     """
 
     def __init__(self, transformer: SpatialTransformer, network: PatchNetwork) -> None:
         super().__init__(network.dimensions, INPUT_SIZE)
         if network.input_size != OUTPUT_SIZE:
             raise ValueError(
-                f"aligned patches have {OUTPUT_SIZE} pixels a side, but the network reads {network.input_size}"
+                f"aligned patches are {OUTPUT_SIZE} pixels wide, but the network reads {network.input_size}"
             )
         self.transformer = transformer
         self.network = network
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(N, 1, 42, 42) patches to (N, dimensions) raw activations."""
+        """Compute (N, dimensions) raw activations of (N, 1, 42, 42) patches."""
         self.check(patches)
         activations: Tensor = self.network(self.transformer(patches))
         return activations
 
 
-def sample(patches: Tensor, transforms: Tensor, padding: Padding) -> Tensor:
-    """Sample patches where transformations within the bounds say, bilinearly.
+def resample(patches: Tensor, transforms: Tensor, padding: Padding) -> Tensor:
+    """Resample patches bilinearly by affine transformations.
 
-    The border is repeated before sampling, so that sampling itself needs no border, which Apple's GPUs lack.
+    The border is repeated before `grid_sample`, because its own border padding is missing on Apple's GPUs.
 
     Args:
         patches: (N, 1, 42, 42).
-        transforms: (N, 2, 3), see `SpatialTransformer.transforms`.
-        padding: what lies beyond the patch.
+        transforms: (N, 2, 3) within the bounds, see `SpatialTransformer.predict_transforms`.
+        padding: values beyond the patch, see `SpatialTransformer`.
 
     Returns:
         (N, 1, 32, 32).
     """
-    middles = torch.arange(1 - OUTPUT_SIZE, OUTPUT_SIZE, 2, dtype=transforms.dtype, device=transforms.device)
-    middles = middles / OUTPUT_SIZE
-    # Not a matrix product, as F.affine_grid has it: autocast and TF32 would round the places to fractions of a pixel.
-    columns = transforms[:, None, None, :, 0] * middles[:, None]
-    rows = transforms[:, None, None, :, 1] * middles[:, None, None]
-    places = columns + rows + transforms[:, None, None, :, 2]
+    centres = torch.arange(1 - OUTPUT_SIZE, OUTPUT_SIZE, 2, dtype=transforms.dtype, device=transforms.device)
+    centres = centres / OUTPUT_SIZE
+    # Not a matrix product as in F.affine_grid: autocast and TF32 would round coordinates to fractions of a pixel.
+    columns = transforms[:, None, None, :, 0] * centres[:, None]
+    rows = transforms[:, None, None, :, 1] * centres[:, None, None]
+    grid = columns + rows + transforms[:, None, None, :, 2]
     if padding == "replicate":
         patches = F.pad(patches, (MARGIN, MARGIN, MARGIN, MARGIN), mode="replicate")
-        places = places * (INPUT_SIZE / (INPUT_SIZE + 2 * MARGIN))
-    return F.grid_sample(patches, places, mode="bilinear", padding_mode="zeros", align_corners=False)
+        grid = grid * (INPUT_SIZE / (INPUT_SIZE + 2 * MARGIN))
+    return F.grid_sample(patches, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
-def slow_parameters(network: nn.Module) -> list[nn.Parameter]:
-    """The parameters of the prediction layers in a network, which learn more slowly than the rest."""
-    found = (module for module in network.modules() if isinstance(module, SpatialTransformer))
-    return [parameter for transformer in found for parameter in transformer.prediction.parameters()]
+def prediction_parameters(network: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of the prediction layers in a network; they are trained with a lower learning rate."""
+    transformers = (module for module in network.modules() if isinstance(module, SpatialTransformer))
+    return [parameter for transformer in transformers for parameter in transformer.prediction.parameters()]

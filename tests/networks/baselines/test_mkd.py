@@ -1,3 +1,5 @@
+"""MKD."""
+
 import sys
 
 import numpy as np
@@ -13,12 +15,12 @@ def test_as_kornia_describes_it() -> None:
     model = doap.load("mkd")
     patches = np.random.default_rng(0).integers(0, 256, (9, 32, 32), dtype=np.uint8)
     expected = kornia.MKDDescriptor(whitening=None)(torch.from_numpy(patches[:, None]) / 255)
-    found = doap.describe(patches, model)
-    assert found.shape == (9, 238)
-    np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
+    vectors = doap.describe_patches(patches, model)
+    assert vectors.shape == (9, 238)
+    np.testing.assert_allclose(vectors, expected.numpy(), atol=1e-6)
 
 
-def test_without_kornia_the_fault_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_kornia_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kornia.feature", None)
     with pytest.raises(DoapError, match=r"^mkd needs kornia; install it with: pip install kornia$"):
         doap.load("mkd")

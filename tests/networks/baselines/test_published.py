@@ -1,4 +1,4 @@
-"""Published networks against their description in words, written once more with torch's functions."""
+"""Published networks, compared with independent implementations of their papers by torch's functions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -21,6 +22,7 @@ from doap.networks.baselines.tfeat import HardTFeat, TFeat
 from doap.networks.network import PatchNetwork
 
 Weights = dict[str, Tensor]
+Strips = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 def standardise(x: Tensor, correction: int) -> Tensor:
@@ -67,7 +69,7 @@ def matchnet(w: Weights, x: Tensor) -> Tensor:
 
 def deepdesc(w: Weights, x: Tensor) -> Tensor:
     def subtract(x: Tensor, kernel: Tensor) -> Tensor:
-        """As nn.SpatialSubtractiveNormalization of Torch 7: all channels into one mean, corrected at the edge."""
+        """nn.SpatialSubtractiveNormalization of Torch 7: one mean of all channels, corrected at the border."""
         weight = kernel.expand(1, x.shape[1], 5, 5)
         sums, at_edge = (F.conv2d(F.pad(v, (2, 2, 2, 2)), weight) for v in (x, torch.ones_like(x)))
         return x - sums / at_edge
@@ -92,7 +94,7 @@ SIZES = {"matchnet-liberty": 64, "deepdesc-split1": 64}
 
 
 def random_weights(build: Build) -> Weights:
-    """In the official format, of a size that keeps the activations alive."""
+    """Return weights in the official format, large enough that activations do not vanish."""
     weights = build().state_dict()
     for name, value in weights.items():
         if name.endswith(("var", "std", "kernel")):
@@ -113,7 +115,7 @@ def path(tmp_path: Path, name: str) -> Path:
     return tmp_path / "whatever.safetensors"
 
 
-def test_known_by_its_tensors_and_computed_as_described(path: Path, name: str) -> None:
+def test_a_network_is_recognised_by_its_tensors_and_computes_what_its_paper_says(path: Path, name: str) -> None:
     model = doap.load(path)
     size = SIZES.get(name, 32)
     assert (model.kind, model.extent, model.name, model.input_size) == ("real", 12.0, "whatever", size)
@@ -121,10 +123,10 @@ def test_known_by_its_tensors_and_computed_as_described(path: Path, name: str) -
     patches = np.random.default_rng(0).integers(0, 256, (5, size, size), dtype=np.uint8)
     expected = NETWORKS[name][1](load_file(path), torch.from_numpy(patches[:, None]).float())
     assert expected.shape == (5, model.network.dimensions)
-    found = doap.describe(patches, model)
-    np.testing.assert_allclose(found, F.normalize(expected).numpy(), atol=2e-6)
-    alone = np.concatenate([doap.describe(patch[None], model) for patch in patches])
-    np.testing.assert_allclose(found, alone, atol=2e-6)
+    vectors = doap.describe_patches(patches, model)
+    np.testing.assert_allclose(vectors, F.normalize(expected).numpy(), atol=2e-6)
+    alone = np.concatenate([doap.describe_patches(patch[None], model) for patch in patches])
+    np.testing.assert_allclose(vectors, alone, atol=2e-6)
 
 
 def test_gradients_flow(path: Path) -> None:
@@ -137,10 +139,10 @@ def test_gradients_flow(path: Path) -> None:
 
 
 def test_a_constant_patch_gives_finite_values(path: Path) -> None:
-    assert np.isfinite(doap.describe(np.full((2, 40, 40), 77, np.uint8), doap.load(path))).all()
+    assert np.isfinite(doap.describe_patches(np.full((2, 40, 40), 77, np.uint8), doap.load(path))).all()
 
 
-def test_one_tensor_more_or_of_another_shape_is_nobodys(path: Path) -> None:
+def test_other_tensors_are_not_recognised(path: Path) -> None:
     weights = load_file(path)
     bias = next(name for name in weights if name.endswith("bias"))
     less = {name: value for name, value in weights.items() if name != bias}
@@ -157,28 +159,28 @@ def test_a_truncated_file_is_refused_in_one_line(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def strips(hpatches_patches: Path) -> tuple[np.ndarray, np.ndarray]:
-    """125 patches of the reference and, jittered hard, of the third image."""
+def strips(hpatches_patches: Path) -> Strips:
+    """Return 125 patches of the reference image and, with strong jitter, of the third image."""
     folder = hpatches_patches / "i_contruction"
     ref, other = (np.array(Image.open(folder / f"{strip}.png")).reshape(-1, 65, 65)[::16] for strip in ("ref", "h3"))
     return ref, other
 
 
-def right(first: np.ndarray, second: np.ndarray) -> float:
-    """How many nearest neighbours by L2 are the same point."""
-    return float(
-        (torch.cdist(*map(torch.from_numpy, (first, second))).argmin(1) == torch.arange(len(first))).float().mean()
-    )
+def matching_rate(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+    """Return the fraction of patches whose nearest neighbour by L2 is the same point."""
+    nearest = torch.cdist(torch.from_numpy(first), torch.from_numpy(second)).argmin(1)
+    return float((nearest == torch.arange(len(first))).float().mean())
 
 
-def test_published_weights_tell_real_patches_apart(
-    published_baselines: Path, strips: tuple[np.ndarray, np.ndarray]
-) -> None:
-    """Not a benchmark: weights wrongly wired would fall to the pixels' level, or to chance, 0.8 %."""
+def test_published_weights_match_real_patches(published_baselines: Path, strips: Strips) -> None:
+    """Not a benchmark: wrongly connected weights would be no better than pixels, or than chance, 0.8 %."""
     pixels = [F.adaptive_avg_pool2d(torch.from_numpy(strip).float(), 32).flatten(1) for strip in strips]
-    plain = right(*(F.normalize(values - values.mean(1, keepdim=True)).numpy() for values in pixels))
-    sift = right(*(doap.describe(strip, doap.load("sift")) for strip in strips))
+    plain = matching_rate(*(F.normalize(values - values.mean(1, keepdim=True)).numpy() for values in pixels))
+    sift = matching_rate(*(doap.describe_patches(strip, doap.load("sift")) for strip in strips))
     models = {name: doap.load(published_baselines / f"{name}.safetensors") for name in NETWORKS}
-    rates = {name: right(*(doap.describe(strip, model) for strip in strips)) for name, model in models.items()}
+    rates = {
+        name: matching_rate(*(doap.describe_patches(strip, model) for strip in strips))
+        for name, model in models.items()
+    }
     assert all(rate > sift > plain for rate in rates.values()), rates
     assert rates["desdis-32"] > rates["desdis-8"] > rates["tfeat-liberty"]

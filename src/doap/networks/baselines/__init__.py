@@ -1,7 +1,7 @@
-"""Peers to compare with, by the same door as our own models: handcrafted by name, published by their weights.
+"""Baselines: handcrafted descriptors, loaded by name, and published networks, loaded from their weights.
 
-A published network comes as a bare .safetensors file, without a card: it is known by the names and shapes of
-its tensors, and does its own input normalisation.
+A published network is a .safetensors file without a card. It is recognised by the names and shapes of its tensors and
+normalises its own input.
 """
 
 from collections.abc import Callable
@@ -11,23 +11,23 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from doap.networks.baselines import opencv
 from doap.networks.baselines.deepdesc import DeepDesc
 from doap.networks.baselines.desdis import DesDis
-from doap.networks.baselines.liop import liop
+from doap.networks.baselines.liop import build_liop
 from doap.networks.baselines.matchnet import MatchNet
-from doap.networks.baselines.mkd import mkd
-from doap.networks.baselines.sift import sift
+from doap.networks.baselines.mkd import build_mkd
+from doap.networks.baselines.opencv import OPENCV_DESCRIPTORS
+from doap.networks.baselines.sift import build_sift
 from doap.networks.baselines.tfeat import HardTFeat, TFeat
-from doap.networks.descriptor import Descriptor
+from doap.networks.descriptor import DEFAULT_EXTENT, Descriptor
 from doap.networks.network import PatchNetwork
 
 HANDCRAFTED: dict[str, Callable[[str], Descriptor]] = {
-    "sift": sift,
-    "rootsift": partial(sift, root=True),
-    **opencv.DESCRIPTORS,
-    "mkd": mkd,
-    "liop": liop,
+    "sift": build_sift,
+    "rootsift": partial(build_sift, root=True),
+    **OPENCV_DESCRIPTORS,
+    "mkd": build_mkd,
+    "liop": build_liop,
 }
 
 PUBLISHED: tuple[Callable[[], PatchNetwork], ...] = (
@@ -39,13 +39,9 @@ PUBLISHED: tuple[Callable[[], PatchNetwork], ...] = (
     DeepDesc,
 )
 
-# Half a patch's side in units of its frame's scale. Published networks were trained on cut patches and say none,
-# so they get what our own models are trained at.
-DEFAULT_EXTENT = 12.0
-
 
 def list_baselines() -> list[str]:
-    """Names of the handcrafted descriptors that `doap.load` knows.
+    """Return the sorted names of the handcrafted baselines that `doap.load` accepts.
 
     Example:
         >>> from doap.networks.baselines import list_baselines
@@ -55,8 +51,8 @@ def list_baselines() -> list[str]:
     return sorted(HANDCRAFTED)
 
 
-def handcrafted(name: str) -> Descriptor:
-    """One of `list_baselines()`.
+def load_handcrafted(name: str) -> Descriptor:
+    """Load one of `list_baselines()`.
 
     Raises:
         DoapError: if the library that computes it is not installed.
@@ -65,7 +61,15 @@ def handcrafted(name: str) -> Descriptor:
 
 
 def load_published(path: Path) -> Descriptor | None:
-    """The published network whose weights these are, or None where they are nobody's known here."""
+    """Load a published network from its weights.
+
+    Args:
+        path: a .safetensors file.
+
+    Returns:
+        The network, named after the file; None if the tensors are not those of a known network. Published networks
+        were trained on extracted patches and define no extent: they get that of our own models.
+    """
     try:
         with safe_open(path, "pt") as file:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
@@ -79,6 +83,7 @@ def load_published(path: Path) -> Descriptor | None:
 
 
 def _recognise(shapes: dict[str, tuple[int, ...]]) -> PatchNetwork | None:
+    """Return a new network whose tensors have these names and shapes."""
     for build in PUBLISHED:
         with torch.device("meta"):
             expected = {name: tuple(value.shape) for name, value in build().state_dict().items()}

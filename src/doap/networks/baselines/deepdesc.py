@@ -10,9 +10,9 @@ from doap.networks.network import PatchNetwork
 class DeepDesc(PatchNetwork):
     """Three convolutions with tanh, L2-pooling and subtractive normalisation.
 
-    The input is whitened pixel by pixel with the mean and deviation of the training set, which come with the
-    weights. Trained for plain L2 distances; with `Descriptor`'s unit vectors it ranks by the angle instead, so the
-    length of the vector, which grows with the patch's contrast, no longer counts.
+    Each pixel is standardised with the mean and deviation of the training set, which are part of the weights. The
+    network was trained for plain L2 distances. With the unit vectors of `Descriptor` it ranks by angle instead, so the
+    length of the vector, which grows with the contrast of the patch, is ignored.
     """
 
     mean: Tensor
@@ -29,7 +29,7 @@ class DeepDesc(PatchNetwork):
         self.conv2 = nn.Conv2d(64, 128, 5)
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(N, 1, 64, 64) float, grey values in 0..255, to (N, 128)."""
+        """Compute (N, 128) activations of (N, 1, 64, 64) float patches, grey values in 0..255."""
         self.check(patches)
         values = _pool(torch.tanh(self.conv0((patches - self.mean) / self.std)), 2)
         values = _pool(torch.tanh(self.conv1(self.subtract0(values))), 3)
@@ -38,10 +38,10 @@ class DeepDesc(PatchNetwork):
 
 
 class SubtractiveNormalisation(nn.Module):
-    """Subtract the mean of the neighbourhood, over all channels: one mean map, the same for every channel.
+    """Subtraction of the weighted mean of the neighbourhood, taken over all channels: one mean map for all of them.
 
-    The kernel comes with the weights: a Gaussian that sums to one over its window and all channels. At the edge
-    the mean is over what lies inside.
+    The kernel is part of the weights: a Gaussian that sums to one over its window and all channels. At the border the
+    mean is over the pixels inside.
     """
 
     kernel: Tensor
@@ -51,7 +51,7 @@ class SubtractiveNormalisation(nn.Module):
         self.register_buffer("kernel", torch.ones(5, 5))
 
     def forward(self, values: Tensor) -> Tensor:
-        """(N, C, H, W) to the same."""
+        """Normalise (N, C, H, W) values."""
         kernel = self.kernel[None, None]
         total = F.conv2d(values.sum(1, keepdim=True), kernel, padding=2)
         weight = F.conv2d(torch.full_like(values[:1, :1], values.shape[1]), kernel, padding=2)
@@ -59,6 +59,6 @@ class SubtractiveNormalisation(nn.Module):
 
 
 def _pool(values: Tensor, size: int) -> Tensor:
-    """The L2 norm of each window."""
+    """Return the L2 norm of each window."""
     total = F.avg_pool2d(values.square(), size) * size**2
-    return total.clamp(min=1e-12).sqrt()  # the root's slope at 0 is infinite
+    return total.clamp(min=1e-12).sqrt()  # the gradient of the root is infinite at 0

@@ -7,10 +7,10 @@ from doap.networks.network import PatchNetwork
 
 
 class MatchNet(PatchNetwork):
-    """Five convolutions and three poolings to 64 maps of 8x8, flattened channel by channel.
+    """Five convolutions and three pooling layers; the 64 output maps of 8x8 are flattened channel by channel.
 
-    Its authors compare these by a metric network; unit vectors are the way to use the tower alone. The input is
-    not normalised patch by patch, so brightness and contrast matter to it.
+    The authors compare features with a metric network. Without it, unit vectors are compared. The input is not
+    normalised per patch, so the descriptor depends on brightness and contrast.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class MatchNet(PatchNetwork):
         self.conv4 = nn.Conv2d(96, 64, 3, padding=1)
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(N, 1, 64, 64) float, grey values in 0..255, to (N, 4096)."""
+        """Compute (N, 4096) activations of (N, 1, 64, 64) float patches, grey values in 0..255."""
         self.check(patches)
         values = _pool(F.relu(self.conv0((patches - 128) / 160)))
         values = _pool(F.relu(self.conv1(values)))
@@ -31,5 +31,5 @@ class MatchNet(PatchNetwork):
 
 
 def _pool(values: Tensor) -> Tensor:
-    # Caffe, where it was trained, keeps the window that hangs over the edge: 64 pixels become 32, not 31.
+    # Caffe, which it was trained with, keeps the window that overlaps the border: 64 pixels become 32, not 31.
     return F.max_pool2d(values, 3, stride=2, ceil_mode=True)

@@ -1,7 +1,7 @@
-"""Handcrafted and boosted descriptors by OpenCV, as networks without parameters.
+"""Handcrafted and boosted descriptors computed by OpenCV, as networks without parameters.
 
-Each puts a keypoint in the middle of the patch, upright, of the size at which the descriptor's own sampling window
-is the patch; the docstrings say why. Around the patch its edge is repeated, so that no border rule drops it.
+An upright keypoint is placed at the centre of the patch, with the size at which the sampling window of the descriptor
+is the patch; the docstrings derive it. The border of the patch is repeated, so that OpenCV drops no keypoint.
 """
 
 from collections.abc import Callable
@@ -15,29 +15,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.errors import DoapError
-from doap.networks.descriptor import Descriptor
+from doap.networks.descriptor import DEFAULT_EXTENT, Descriptor
 from doap.networks.network import PatchNetwork
 
-# One call of OpenCV describes a strip of so many patches: few calls, and bounded memory for the pyramids.
-STRIP = 64
+# Patches per call of OpenCV: few calls, and bounded memory for the pyramids.
+CHUNK_SIZE = 64
 
-# What OpenCV's documentation gives for difference-of-Gaussian keypoints: window = 6.75 keypoint sizes, and our
-# frames' scale is half of a keypoint's size.
+# OpenCV documents a window of 6.75 keypoint sizes for difference-of-Gaussian keypoints; the scale of a frame is half a
+# keypoint size.
 BOOSTED_EXTENT = 6.75
 
 
 class OpenCv(PatchNetwork):
-    """Hands patches to an OpenCV extractor.
+    """An OpenCV extractor applied to patches.
 
     Args:
-        extractor: what describes.
-        dimensions: of the descriptor, or its bits.
-        input_size: S, the side of the patch in pixels; the keypoint stands at S // 2, the middle of an odd patch,
-            and of an even one where OpenCV's samplers have it.
-        keypoint_size: OpenCV's.
-        margin: pixels by which the patch's edge is repeated, for border rules and for filters that reach outside.
-        octave: OpenCV's packed level of SIFT's pyramid; the others read the patch as it is.
-        finish: what is done to the (N, …) values of OpenCV.
+        extractor: OpenCV extractor.
+        dimensions: dimensions of the descriptor, or its bits.
+        input_size: S, side of the patch in pixels; the keypoint is at S // 2, the centre of an odd patch, and the
+            centre of an even patch as OpenCV's samplers define it.
+        keypoint_size: size of the OpenCV keypoint.
+        margin: pixels by which the border is repeated, for OpenCV's border rules and for filters that read outside.
+        octave: OpenCV's packed pyramid level, used by SIFT; the other extractors read the patch itself.
+        postprocess: applied to the (N, …) output of OpenCV.
     """
 
     def __init__(
@@ -48,133 +48,136 @@ class OpenCv(PatchNetwork):
         keypoint_size: float,
         margin: int,
         octave: int = 0,
-        finish: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+        postprocess: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
     ) -> None:
         super().__init__(dimensions, input_size)
         self.extractor = extractor
         self.keypoint_size = keypoint_size
         self.margin = margin
         self.octave = octave
-        self.finish = finish
+        self.postprocess = postprocess
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(N, 1, S, S) float, grey values in 0..255, rounded to bytes, to (N, dimensions) float32."""
+        """Compute (N, dimensions) float32 of (N, 1, S, S) float patches, grey values in 0..255, rounded to uint8."""
         self.check(patches)
         greys = patches[:, 0].detach().round().clamp(0, 255).to(torch.uint8).cpu().numpy()
-        strips = [self._describe(greys[start : start + STRIP]) for start in range(0, len(greys), STRIP)]
-        values = np.concatenate(strips) if strips else np.zeros((0, self.dimensions), np.float32)
+        chunks = [self._describe(greys[start : start + CHUNK_SIZE]) for start in range(0, len(greys), CHUNK_SIZE)]
+        values = np.concatenate(chunks) if chunks else np.zeros((0, self.dimensions), np.float32)
         return torch.from_numpy(values).to(patches.device)
 
     def _describe(self, greys: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """(N, S, S) patches, one below the other in one image, to (N, dimensions)."""
-        after = self.margin - self.input_size % 2  # an even pitch: SIFT's halved images sample all patches alike
+        """Compute (N, dimensions) of (N, S, S) patches, stacked vertically in one image."""
+        after = self.margin - self.input_size % 2  # even pitch: SIFT's halved images sample all patches alike
         padded = np.pad(greys, ((0, 0), (self.margin, after), (self.margin, after)), "edge")
         pitch = padded.shape[1]
         centre = float(self.margin + self.input_size // 2)
-        wanted = [
-            cv2.KeyPoint(centre, centre + pitch * number, self.keypoint_size, 0.0, 0.0, self.octave, number)
-            for number in range(len(greys))
+        keypoints = [
+            cv2.KeyPoint(centre, centre + pitch * index, self.keypoint_size, 0.0, 0.0, self.octave, index)
+            for index in range(len(greys))
         ]
-        described, values = self.extractor.compute(padded.reshape(-1, pitch), wanted)
+        described, values = self.extractor.compute(padded.reshape(-1, pitch), keypoints)
         if [keypoint.class_id for keypoint in described] != list(range(len(greys))):
             raise RuntimeError("OpenCV did not describe every patch in order")
-        return np.asarray(self.finish(values) if self.finish else values, np.float32)
+        return np.asarray(self.postprocess(values) if self.postprocess else values, np.float32)
 
 
-def binboost(name: str, bits: int) -> Descriptor:
-    """BinBoost (Trzcinski et al., PAMI 2015).
+def build_binboost(name: str, bits: int) -> Descriptor:
+    """Build BinBoost (Trzcinski et al., PAMI 2015).
 
-    Learned on patches of 32x32, which the keypoint's window becomes, so the patch is given as just these.
+    It was learned on 32x32 patches, to which OpenCV resizes the window of the keypoint, so the input is 32x32.
     """
-    kinds = {64: 300, 128: 301, 256: 302}  # OpenCV's BINBOOST_64, _128, _256, without names in Python
-    extractor = _learned("BoostDesc", name, kinds[bits], True, 1.0)
-    return Descriptor(OpenCv(extractor, bits, 32, 32.0, 4, finish=_signs), "binary", BOOSTED_EXTENT, name)
+    variants = {64: 300, 128: 301, 256: 302}  # OpenCV's BINBOOST_64, _128, _256, which have no names in Python
+    extractor = _create_learned("BoostDesc", name, variants[bits], True, 1.0)
+    return Descriptor(OpenCv(extractor, bits, 32, 32.0, 4, postprocess=_signs), "binary", BOOSTED_EXTENT, name)
 
 
-def boxes(name: str, family: str, bits: int) -> Descriptor:
-    """BEBLID (Suárez et al., 2020) or TEBLID (Suárez et al., 2021): differences of boxes.
+def build_box_differences(name: str, family: str, bits: int) -> Descriptor:
+    """Build BEBLID (Suárez et al., 2020) or TEBLID (Suárez et al., 2021), differences of boxes.
 
-    Learned on patches of 32x32: at this size the boxes fall on whole pixels, as in training.
+    They were learned on 32x32 patches: at this size the boxes fall on whole pixels, as in training.
     """
-    chosen = _contrib(family, name)
+    extractor_class = _contrib_class(family, name)
     size = {256: f"{family}_SIZE_256_BITS", 512: f"{family}_SIZE_512_BITS"}[bits]
-    extractor = chosen.create(1.0, getattr(cv2.xfeatures2d, size))
-    return Descriptor(OpenCv(extractor, bits, 32, 32.0, 4, finish=_signs), "binary", BOOSTED_EXTENT, name)
+    extractor = extractor_class.create(1.0, getattr(cv2.xfeatures2d, size))
+    return Descriptor(OpenCv(extractor, bits, 32, 32.0, 4, postprocess=_signs), "binary", BOOSTED_EXTENT, name)
 
 
-def latch(name: str) -> Descriptor:
-    """LATCH (Levi and Hassner, WACV 2016).
+def build_latch(name: str) -> Descriptor:
+    """Build LATCH (Levi and Hassner, WACV 2016).
 
-    Its window does not follow the keypoint's size: points up to 24 pixels from the middle, each with a small patch
-    of 7x7 around it, so 55 pixels. It has no extent of its own.
+    Its window does not depend on the keypoint size: points up to 24 pixels from the centre, each with a 7x7 patch
+    around it, span 55 pixels. It defines no extent.
     """
-    network = OpenCv(_contrib("LATCH", name).create(), 256, 55, 55.0, 8, finish=_signs)
-    return Descriptor(network, "binary", 12.0, name)
+    network = OpenCv(_contrib_class("LATCH", name).create(), 256, 55, 55.0, 8, postprocess=_signs)
+    return Descriptor(network, "binary", DEFAULT_EXTENT, name)
 
 
-def orb(name: str) -> Descriptor:
-    """ORB (Rublee et al., ICCV 2011).
+def build_orb(name: str) -> Descriptor:
+    """Build ORB (Rublee et al., ICCV 2011).
 
-    Its patch is 31 pixels on the keypoint's level of the pyramid, here always the lowest. OpenCV drops keypoints
-    less than 31 pixels from the border, so the margin is that wide. It has no extent for these frames.
+    Its patch is 31 pixels wide on the pyramid level of the keypoint, here always the lowest. OpenCV drops keypoints
+    closer than 31 pixels to the border, hence the margin. It defines no extent for these frames.
     """
-    return Descriptor(OpenCv(cv2.ORB.create(), 256, 31, 31.0, 32, finish=_signs), "binary", 12.0, name)
+    network = OpenCv(cv2.ORB.create(), 256, 31, 31.0, 32, postprocess=_signs)
+    return Descriptor(network, "binary", DEFAULT_EXTENT, name)
 
 
-def daisy(name: str) -> Descriptor:
-    """DAISY (Tola et al., PAMI 2010): 200 dimensions.
+def build_daisy(name: str) -> Descriptor:
+    """Build DAISY (Tola et al., PAMI 2010), 200 dimensions.
 
-    Its window does not follow the keypoint's size: the outer ring of cells lies 15 pixels from the middle, each a
-    Gaussian of deviation 7.5, and the patch ends one deviation outside, at 45 pixels. OpenCV leaves the vector
-    unnormalised by default; `Descriptor`'s unit length is OpenCV's NRM_FULL. It has no extent of its own.
+    Its window does not depend on the keypoint size: the outer ring of cells is 15 pixels from the centre, each cell a
+    Gaussian of standard deviation 7.5, and the patch, 45 pixels wide, ends one deviation outside. OpenCV does not
+    normalise the vector by default; the unit length of `Descriptor` is OpenCV's NRM_FULL. It defines no extent.
     """
-    return Descriptor(OpenCv(_contrib("DAISY", name).create(), 200, 45, 45.0, 32), "real", 12.0, name)
+    network = OpenCv(_contrib_class("DAISY", name).create(), 200, 45, 45.0, 32)
+    return Descriptor(network, "real", DEFAULT_EXTENT, name)
 
 
-def vgg(name: str) -> Descriptor:
-    """VGG (Simonyan et al., PAMI 2014), 120 dimensions.
+def build_vgg(name: str) -> Descriptor:
+    """Build VGG (Simonyan et al., PAMI 2014), 120 dimensions.
 
-    Learned on patches of 64x64, which the keypoint's window becomes, so the patch is given as just these. Trained
-    for plain L2 distances; `Descriptor`'s unit length makes them angles.
+    It was learned on 64x64 patches, to which OpenCV resizes the window of the keypoint, so the input is 64x64. It was
+    trained for plain L2 distances; with the unit vectors of `Descriptor` it ranks by angle.
     """
-    full = 100  # OpenCV's VGG_120, without a name in Python
-    extractor = _learned("VGG", name, full, 1.4, True, True, 1.0, False)
+    vgg_120 = 100  # OpenCV's VGG_120, which has no name in Python
+    extractor = _create_learned("VGG", name, vgg_120, 1.4, True, True, 1.0, False)
     return Descriptor(OpenCv(extractor, 120, 64, 64.0, 16), "real", BOOSTED_EXTENT, name)
 
 
-DESCRIPTORS: dict[str, Callable[[str], Descriptor]] = {
-    "binboost-64": partial(binboost, bits=64),
-    "binboost-128": partial(binboost, bits=128),
-    "binboost-256": partial(binboost, bits=256),
-    "teblid-256": partial(boxes, family="TEBLID", bits=256),
-    "teblid-512": partial(boxes, family="TEBLID", bits=512),
-    "beblid-256": partial(boxes, family="BEBLID", bits=256),
-    "beblid-512": partial(boxes, family="BEBLID", bits=512),
-    "latch": latch,
-    "orb": orb,
-    "daisy": daisy,
-    "vgg-120": vgg,
+OPENCV_DESCRIPTORS: dict[str, Callable[[str], Descriptor]] = {
+    "binboost-64": partial(build_binboost, bits=64),
+    "binboost-128": partial(build_binboost, bits=128),
+    "binboost-256": partial(build_binboost, bits=256),
+    "teblid-256": partial(build_box_differences, family="TEBLID", bits=256),
+    "teblid-512": partial(build_box_differences, family="TEBLID", bits=512),
+    "beblid-256": partial(build_box_differences, family="BEBLID", bits=256),
+    "beblid-512": partial(build_box_differences, family="BEBLID", bits=512),
+    "latch": build_latch,
+    "orb": build_orb,
+    "daisy": build_daisy,
+    "vgg-120": build_vgg,
 }
 
 
-def _contrib(family: str, name: str) -> Any:
-    found = getattr(getattr(cv2, "xfeatures2d", None), family, None)
-    if found is None:
+def _contrib_class(family: str, name: str) -> Any:
+    """Return a class of OpenCV's contrib modules."""
+    extractor_class = getattr(getattr(cv2, "xfeatures2d", None), family, None)
+    if extractor_class is None:
         raise DoapError(f"{name} needs OpenCV's contrib modules; install opencv-contrib-python-headless 4.8 or newer")
-    return found
+    return extractor_class
 
 
-def _learned(family: str, name: str, *arguments: object) -> cv2.Feature2D:
-    """An extractor whose weights are downloaded when OpenCV is built, which not every build has done."""
+def _create_learned(family: str, name: str, *arguments: object) -> cv2.Feature2D:
+    """Create an extractor whose weights are downloaded when OpenCV is built; not every build has them."""
     try:
-        extractor: cv2.Feature2D = _contrib(family, name).create(*arguments)
+        extractor: cv2.Feature2D = _contrib_class(family, name).create(*arguments)
     except cv2.error as error:
         raise DoapError(
-            f"{name}: this build of OpenCV is without its weights, as the wheels for ARM are; take another build"
+            f"{name}: this build of OpenCV lacks its weights, as the ARM wheels do; install another build"
         ) from error
     return extractor
 
 
 def _signs(packed: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(N, bits / 8) bytes to (N, bits) of -1 and 1, which `Descriptor` packs as they were."""
+    """Unpack (N, bits / 8) uint8 to (N, bits) of -1 and 1, which `Descriptor` packs again unchanged."""
     return np.unpackbits(packed, axis=1).astype(np.float32) * 2 - 1

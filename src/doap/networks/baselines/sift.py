@@ -1,4 +1,7 @@
-"""SIFT (Lowe, IJCV 2004) and RootSIFT (Arandjelović and Zisserman, CVPR 2012) by OpenCV."""
+"""SIFT (Lowe, IJCV 2004) and RootSIFT (Arandjelović and Zisserman, CVPR 2012) by OpenCV.
+
+`Sift` describes frames in an image, where all pixels are available. `build_sift` describes patches.
+"""
 
 from dataclasses import dataclass
 
@@ -11,42 +14,81 @@ from doap.networks.baselines.opencv import OpenCv
 from doap.networks.descriptor import Descriptor
 from doap.types import Frames, Grey, Kind
 
+DIMENSIONS = 128
+
+# 4x4 cells, each 3 scales wide, extend by half a cell on either side through interpolation.
+WINDOW_SCALES = 15
+
+PATCH_SIZE = 65  # odd, so that the keypoint lies on a pixel
+
+
+@dataclass(frozen=True)
+class Sift:
+    """SIFT, or RootSIFT if `root`, of frames in an image."""
+
+    root: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "RootSIFT" if self.root else "SIFT"
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of the descriptor."""
+        return "real"
+
+    def describe_frames(self, image: Grey, frames: Frames) -> NDArray[np.float32]:
+        """Compute the descriptors of (N, 2, 3) frames, (N, 128) unit vectors."""
+        return describe_sift(image, frames, self.root)
+
 
 def describe_sift(image: Grey, frames: Frames, root: bool) -> NDArray[np.float32]:
-    """SIFT (Lowe, 2004), or with `root` RootSIFT (Arandjelović and Zisserman, 2012).
-
-    RootSIFT is the square root of the L1-normalised descriptor: Euclidean distances between roots are
-    Hellinger distances between histograms.
+    """Compute SIFT or RootSIFT of frames in an image.
 
     Args:
         image: (H, W) uint8.
-        frames: (N, 2, 3); an affine shape is not used, only scale and rotation.
-        root: take the root.
+        frames: (N, 2, 3); scale and rotation are used, the affine shape is not.
+        root: compute RootSIFT.
 
     Returns:
         (N, 128) unit vectors.
     """
     if not len(frames):
-        return np.zeros((0, 128), np.float32)
-    wanted = keypoints_from_frames(frames)
-    # The class id survives, and shows that OpenCV dropped or moved none.
-    for number, keypoint in enumerate(wanted):
-        keypoint.class_id = number
-    described, vectors = cv2.SIFT.create(enable_precise_upscale=True).compute(image, wanted)
-    if [k.class_id for k in described] != list(range(len(frames))):
+        return np.zeros((0, DIMENSIONS), np.float32)
+    keypoints = keypoints_from_frames(frames)
+    # The class id shows whether OpenCV dropped or reordered keypoints.
+    for index, keypoint in enumerate(keypoints):
+        keypoint.class_id = index
+    described, raw = cv2.SIFT.create(enable_precise_upscale=True).compute(image, keypoints)
+    if [keypoint.class_id for keypoint in described] != list(range(len(frames))):
         raise RuntimeError("OpenCV's SIFT did not describe every keypoint in order")
-    values = np.asarray(vectors, np.float32)
+    vectors = np.asarray(raw, np.float32)
     if root:
-        values = np.sqrt(values / np.maximum(values.sum(1, keepdims=True), 1e-12))
-    return np.asarray(values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12), np.float32)
+        vectors = rootsift(vectors)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+def rootsift(sift: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Compute RootSIFT from SIFT: the square root of the L1-normalised vector.
+
+    Euclidean distances between roots are Hellinger distances between histograms.
+
+    Args:
+        sift: (N, 128) SIFT vectors of any length.
+
+    Returns:
+        (N, 128) unit vectors; a zero vector stays zero.
+    """
+    return np.asarray(np.sqrt(sift / np.maximum(sift.sum(1, keepdims=True), 1e-12)), np.float32)
 
 
 def keypoints_from_frames(frames: Frames) -> list[cv2.KeyPoint]:
-    """Frames as OpenCV keypoints, which keep position, scale and rotation but no affine shape.
+    """Convert frames to OpenCV keypoints, which have position, scale and rotation but no affine shape.
 
-    OpenCV's SIFT reads the level of its pyramid from the keypoint's octave, not from its size. At octave 0,
-    the default, large keypoints would be described on the unblurred image, far worse than SIFT can do, so the
-    level is set as the detector would: size = 1.6 · 2^(octave + 1 + layer / 3), layer 1 to 3, octave from -1.
+    OpenCV's SIFT reads the pyramid level from the octave of the keypoint, not from its size. With the default octave 0
+    it would describe large keypoints on the unblurred image, with far worse results. The level is therefore set as
+    the detector sets it: size = 1.6 · 2^(octave + 1 + layer / 3), with layers 1 to 3 and octaves from -1.
     """
     sizes = 2 * scales(frames)
     angles = np.degrees(np.arctan2(frames[:, 1, 0], frames[:, 0, 0])) % 360
@@ -58,38 +100,14 @@ def keypoints_from_frames(frames: Frames) -> list[cv2.KeyPoint]:
     ]
 
 
-@dataclass(frozen=True)
-class Sift:
-    """SIFT, or with `root` RootSIFT."""
+def build_sift(name: str, root: bool = False) -> Descriptor:
+    """Build SIFT, or RootSIFT if `root`, of patches.
 
-    root: bool = False
-
-    @property
-    def name(self) -> str:
-        """For tables."""
-        return "RootSIFT" if self.root else "SIFT"
-
-    @property
-    def kind(self) -> Kind:
-        """Vectors."""
-        return "real"
-
-    def describe_frames(self, image: Grey, frames: Frames) -> NDArray[np.float32]:
-        """(N, 2, 3) frames to (N, 128) unit vectors."""
-        return describe_sift(image, frames, self.root)
-
-
-def sift(name: str, root: bool = False) -> Descriptor:
-    """SIFT (Lowe, 2004), or with `root` RootSIFT (Arandjelović and Zisserman, 2012).
-
-    SIFT's 4x4 cells, each 3 scales wide, reach half a cell further by interpolation: 15 scales, which are the patch,
-    so that nothing outside counts. 65 pixels, since the keypoint must stand on a pixel; the pyramid's level is the
-    one that suits the scale. OpenCV cuts the vector to bytes; `Descriptor` makes its length 1, which for RootSIFT is
-    the L1 normalisation before the root.
+    The sampling window of SIFT, 15 scales wide, is the patch, so nothing outside contributes. The pyramid level is the
+    one that belongs to the scale.
     """
-    size = 65
-    scale = np.float32(size / 15)
+    scale = np.float32(PATCH_SIZE / WINDOW_SCALES)
     (keypoint,) = keypoints_from_frames(np.array([[[scale, 0, 0], [0, scale, 0]]], np.float32))
-    finish = np.sqrt if root else None
-    network = OpenCv(cv2.SIFT.create(), 128, size, keypoint.size, 32, keypoint.octave, finish)
-    return Descriptor(network, "real", 7.5, name)
+    postprocess = rootsift if root else None
+    network = OpenCv(cv2.SIFT.create(), DIMENSIONS, PATCH_SIZE, keypoint.size, 32, keypoint.octave, postprocess)
+    return Descriptor(network, "real", WINDOW_SCALES / 2, name)

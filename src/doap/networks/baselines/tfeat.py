@@ -1,6 +1,6 @@
-"""TFeat (Balntas et al., BMVC 2016), and the same trunk trained with HardNet's loss (Mishkin et al., ECCV 2018).
+"""TFeat (Balntas et al., BMVC 2016), and its trunk trained with HardNet's loss (Mishkin et al., ECCV 2018).
 
-Layers carry the names of the published files, so that these load as they are.
+Layers have the names used in the published files, so that these load unchanged.
 """
 
 from torch import Tensor, nn
@@ -9,15 +9,15 @@ from doap.networks.network import PatchNetwork, normalise
 
 
 def _trunk() -> tuple[nn.Module, ...]:
-    """(N, 1, 32, 32) to (N, 64, 8, 8)."""
+    """Return the layers from (N, 1, 32, 32) to (N, 64, 8, 8)."""
     return nn.Conv2d(1, 32, 7), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 6), nn.Tanh()
 
 
 class TFeat(PatchNetwork):
     """Two convolutions with tanh and one linear layer; 600 thousand parameters.
 
-    Trained for plain L2 distances between its tanh outputs; with `Descriptor`'s unit vectors it ranks by the angle
-    between them instead, which its authors' figures do not.
+    The network was trained, and is evaluated by its authors, with plain L2 distances between its tanh outputs. With the
+    unit vectors of `Descriptor` it ranks by angle instead.
     """
 
     def __init__(self) -> None:
@@ -26,14 +26,14 @@ class TFeat(PatchNetwork):
         self.descr = nn.Sequential(nn.Linear(64 * 8 * 8, 128), nn.Tanh())
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(N, 1, 32, 32) float, of any brightness and contrast, to (N, 128)."""
+        """Compute (N, 128) activations of (N, 1, 32, 32) float patches, of any brightness and contrast."""
         self.check(patches)
         values: Tensor = self.descr(self.features(patches).flatten(1))
         return values
 
 
 class HardTFeat(PatchNetwork):
-    """TFeat's trunk with its last layer as an 8x8 convolution; unit vectors are its own reading too."""
+    """The trunk of TFeat with an 8x8 convolution as last layer, trained for unit vectors."""
 
     def __init__(self) -> None:
         super().__init__(128, 32)
@@ -41,9 +41,9 @@ class HardTFeat(PatchNetwork):
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Conv2d(64, 128, 8), nn.Tanh())
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(N, 1, 32, 32) float, of any brightness and contrast, to (N, 128)."""
+        """Compute (N, 128) activations of (N, 1, 32, 32) float patches, of any brightness and contrast."""
         self.check(patches)
-        # The unbiased deviation, as in its training, is 0.05 % larger than ours.
+        # Its training used the unbiased standard deviation, which is 0.05 % larger.
         pixels = self.input_size**2
         normalised = normalise(patches) * ((pixels - 1) / pixels) ** 0.5
         values: Tensor = self.classifier(self.features(normalised))

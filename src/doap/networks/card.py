@@ -1,0 +1,89 @@
+"""Model cards: `NAME.json` beside the weights `NAME.safetensors`.
+
+A card says how to build the network, how to use it, where it comes from, and which SHA-256 its weights have.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from doap.errors import DoapError
+from doap.files import write_text
+from doap.networks.architecture import Architecture
+from doap.types import DETECTOR_NAMES, Kind
+
+
+class DataSource(BaseModel):
+    """Number of training photos from one source under one licence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str
+    licence: str
+    photos: int = Field(gt=0)
+
+
+class Origin(BaseModel):
+    """Provenance of a model: licence, training data, recipe, measured figures."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    licence: str = ""
+    data: str = Field(default="", description="training data")
+    sources: list[DataSource] = Field(default_factory=list, description="sources of the training photos, if known")
+    recipe: dict[str, Any] = Field(default_factory=dict, description="keys and values of the training recipe")
+    figures: dict[str, float] = Field(default_factory=dict, description="measured values, by metric and benchmark")
+    notes: dict[str, Any] = Field(default_factory=dict, description="command, versions, frames, limits")
+
+
+def _check_detector(name: str) -> str:
+    if name not in DETECTOR_NAMES:
+        raise ValueError(f"{name} is not a detector; choose from {', '.join(DETECTOR_NAMES)}")
+    return name
+
+
+DetectorName = Annotated[str, AfterValidator(_check_detector)]
+Extent = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Card(BaseModel):
+    """Content of a model card."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    kind: Kind
+    architecture: Architecture
+    input_size: int = Field(gt=0, description="side in pixels of the patches the network reads")
+    extent: Extent = Field(description="extent in training: half the patch side in units of the frame's scale")
+    extents: dict[DetectorName, Extent] = Field(
+        default_factory=dict, description="best extent per detector, used instead of `extent`"
+    )
+    sha256: str = Field(description="SHA-256 of the weights file")
+    origin: Origin = Origin()
+
+
+def read_card(weights: Path) -> Card:
+    """Read the card beside a .safetensors file.
+
+    Raises:
+        DoapError: if the card is missing or invalid.
+    """
+    path = weights.with_suffix(".json")
+    try:
+        return Card.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DoapError(
+            f"{weights}: its card {path.name} cannot be read ({error.strerror}); copy it to the same folder"
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = ".".join(map(str, first["loc"])) or "the file"
+        raise DoapError(f"{path}: not a model card ({location}: {first['msg']})") from error
+
+
+def write_card(weights: Path, card: Card) -> None:
+    """Write the card beside a .safetensors file."""
+    write_text(weights.with_suffix(".json"), json.dumps(card.model_dump(), indent=1) + "\n")
