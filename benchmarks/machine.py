@@ -1,4 +1,4 @@
-"""What machine a benchmark ran on, and where its result is written."""
+"""Name of the machine of a benchmark, and writing of its results."""
 
 import json
 import platform
@@ -12,21 +12,21 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def device_name(device: str) -> str:
-    """The processor, in words."""
+    """Return the name of the GPU, or of the CPU with its number of threads."""
     if device == "cuda":
         return torch.cuda.get_device_name()
-    file = Path("/proc/cpuinfo")
-    model = re.findall(r"model name\s*:\s*(.+)", file.read_text() if file.exists() else "") or [platform.machine()]
-    return f"{model[0]}, {torch.get_num_threads()} threads"
+    cpuinfo = Path("/proc/cpuinfo")
+    models = re.findall(r"model name\s*:\s*(.+)", cpuinfo.read_text() if cpuinfo.exists() else "")
+    return f"{models[0] if models else platform.machine()}, {torch.get_num_threads()} threads"
 
 
 def file_name(benchmark: str, name: str, suffix: str) -> str:
-    """The name of a file about a benchmark on a device."""
+    """Return the file name of a benchmark's output for a device of this name."""
     return f"{benchmark}-{re.sub('[^a-z0-9]+', '-', name.lower().replace('(r)', '')).strip('-')}{suffix}"
 
 
 def write_result(benchmark: str, device: str, result: Mapping[str, object]) -> None:
-    """Write a result, with the device and versions, to benchmarks/results, and say where."""
+    """Write a result with the name of the device and torch's version to benchmarks/results, and print the path."""
     name = device_name(device)
     RESULTS.mkdir(exist_ok=True)
     target = RESULTS / file_name(benchmark, name, ".json")

@@ -1,14 +1,14 @@
-"""What the objective costs, forward and backward, beside its peers: time and memory against M and b, in one run.
+"""Time and memory of the objective and other implementations, forward and backward, against M and b.
 
     python benchmarks/objective.py                  on the GPU if there is one, else on the CPU
     python benchmarks/objective.py --device cpu --sizes 1024 4096 --bins 10 25 200
 
 Writes benchmarks/results/objective-<device>.json and docs/images/objective-<device>.png.
 
-CPU cases run one to a process: their memory is the growth of its peak resident size. On a GPU it is the
-growth of the peak of allocated memory. Times are medians after a warm-up; on a GPU they are the device's own, the
-work queued behind a pause, as it is queued behind the network's in training. "alone" is the wall time of a step
-that finds the GPU idle, and waits for Python to launch each kernel.
+CPU cases run in one process each; their memory is the growth of its peak resident size. On a GPU it is the growth of
+the peak of allocated memory. Times are medians after a warm-up. On a GPU they are device times, with the work queued
+behind a pause, as it is queued behind the network in training. "alone" is the wall time of a step on an idle GPU, which
+includes launching each kernel from Python.
 """
 
 import argparse
@@ -35,17 +35,17 @@ from machine import device_name, file_name, write_result
 
 ROOT = Path(__file__).parent.parent
 DIMENSIONS = 128
-GROUP = 4
+GROUP_SIZE = 4
 STANDARD_BINS = 25
 BINS_SWEEP_SIZE = 8192
-LONGEST_STEP = 60  # seconds; a peer that would take longer, judged by its last size, is left out
-HEAD_START = 20_000_000  # GPU cycles, some 10 ms
+MAX_STEP_SECONDS = 60  # slower cases, estimated from the last size, are skipped
+PAUSE_CYCLES = 20_000_000  # GPU cycles, about 10 ms
 Row = dict[str, Any]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def naive(bins: int) -> Loss:
-    """The formula as it stands, one kernel a pair and a bin: an M x M x (b + 1) tensor, as FastAP's code has it."""
+    """Return the formula as an M x M x (b + 1) tensor, one kernel value per pair and bin, as in FastAP's code."""
 
     def loss(outputs: Tensor, groups: Tensor) -> Tensor:
         unit = relaxed_descriptors(outputs, "real")
@@ -54,28 +54,24 @@ def naive(bins: int) -> Loss:
         kernel = (1 - (distances[..., None] - centres).abs() * bins / 2).relu()
         others = ~torch.eye(len(groups), dtype=torch.bool, device=groups.device)
         matches = (groups[:, None] == groups[None]) & others
-        histograms = ((kernel * chosen[..., None]).sum(1) for chosen in (matches, others))
-        return 1 - relaxed_average_precision(*histograms).mean()
+        match_histograms, histograms = ((kernel * mask[..., None]).sum(1) for mask in (matches, others))
+        return 1 - relaxed_average_precision(match_histograms, histograms).mean()
 
     return loss
 
 
 def scatter(bins: int) -> Loss:
-    """Two scatter-adds a distance in plain PyTorch, over M x M tensors."""
+    """Return the formula with two scatter-adds per distance in plain PyTorch, over M x M tensors."""
 
     def loss(outputs: Tensor, groups: Tensor) -> Tensor:
-        return (
-            1
-            - relaxed_average_precision(
-                *dense_histograms(relaxed_descriptors(outputs, "real"), groups, "real", bins)
-            ).mean()
-        )
+        matches, ranked = dense_histograms(relaxed_descriptors(outputs, "real"), groups, "real", bins)
+        return 1 - relaxed_average_precision(matches, ranked).mean()
 
     return loss
 
 
 def metric_learning(bins: int) -> Loss:
-    """FastAPLoss of pytorch-metric-learning, same bins."""
+    """Return FastAPLoss of pytorch-metric-learning with the same number of bins."""
     from pytorch_metric_learning.losses import FastAPLoss
 
     loss: Loss = FastAPLoss(num_bins=bins)
@@ -91,19 +87,19 @@ OBJECTIVES: dict[str, Callable[[int], Loss]] = {
 
 
 def bytes_needed(name: str, size: int, bins: int) -> float:
-    """Roughly what a case holds at once, to leave out what would not fit."""
+    """Return the approximate memory of a case, to skip those that do not fit."""
     tensors = {"fused": 0, "scatter": 12, "naive": 4 * (bins + 1), "pytorch-metric-learning": 6 * (bins + 1)}
     return 4.0 * tensors[name] * size * size
 
 
 def seconds(step: Callable[[], None], device: str) -> float:
-    """Median time of a step that is warm already: of three at least, and as many as two seconds allow."""
+    """Return the median time of a warmed-up step, of at least three and up to fifty within two seconds."""
     times: list[float] = []
-    began = time.perf_counter()
-    while len(times) < 3 or (time.perf_counter() - began < 2 and len(times) < 50):
+    first_start = time.perf_counter()
+    while len(times) < 3 or (time.perf_counter() - first_start < 2 and len(times) < 50):
         if device == "cuda":
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(HEAD_START)
+            torch.cuda._sleep(PAUSE_CYCLES)
             start.record()
             step()
             end.record()
@@ -117,7 +113,7 @@ def seconds(step: Callable[[], None], device: str) -> float:
 
 
 def seconds_alone(step: Callable[[], None]) -> float:
-    """Median wall time of a step on an idle GPU."""
+    """Return the median wall time of a step on an idle GPU."""
     times = []
     for _ in range(10):
         torch.cuda.synchronize()
@@ -129,16 +125,16 @@ def seconds_alone(step: Callable[[], None]) -> float:
 
 
 def resident(field: str) -> int:
-    """Bytes of this process's memory: VmRSS now, VmHWM at its peak."""
+    """Return the resident memory of this process in bytes: VmRSS, current, or VmHWM, peak."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(re.findall(rf"{field}:\s+(\d+)", status)[0])
 
 
 def measure(name: str, size: int, bins: int, device: str) -> Row:
-    """Time and memory of one case."""
+    """Measure time and memory of one case."""
     torch.manual_seed(0)
     outputs = torch.randn(size, DIMENSIONS, device=device, requires_grad=True)
-    groups = torch.arange(size) // GROUP  # on the CPU, where samplers make them
+    groups = torch.arange(size) // GROUP_SIZE  # on the CPU, as from samplers
     if name != "fused":
         groups = groups.to(device)
     loss = OBJECTIVES[name](bins)
@@ -147,7 +143,7 @@ def measure(name: str, size: int, bins: int, device: str) -> Row:
         outputs.grad = None
         loss(outputs, groups).backward()
 
-    loss(outputs[:64], groups[:64]).backward()  # what is loaded and allocated once
+    loss(outputs[:64], groups[:64]).backward()  # one-time loading and allocation
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -155,7 +151,7 @@ def measure(name: str, size: int, bins: int, device: str) -> Row:
         step()
         memory = torch.cuda.max_memory_allocated() - before
     else:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before = resident("VmRSS")
         step()
         memory = resident("VmHWM") - before
@@ -166,7 +162,7 @@ def measure(name: str, size: int, bins: int, device: str) -> Row:
 
 
 def attempt(name: str, size: int, bins: int, device: str) -> Row:
-    """A case, in a process of its own on the CPU; says why when it does not fit."""
+    """Measure a case, on the CPU in its own process; the row has "failed" if it does not fit."""
     failed = {"objective": name, "M": size, "bins": bins, "failed": "out of memory"}
     if device == "cuda":
         torch.cuda.empty_cache()
@@ -182,10 +178,10 @@ def attempt(name: str, size: int, bins: int, device: str) -> Row:
 
 
 def training_step(size: int, loss: Loss | None) -> float:
-    """Milliseconds of forward and backward of L2Net, bf16 and channels-last, with the objective or without."""
+    """Return the milliseconds of forward and backward of L2Net (bf16, channels-last), with or without a loss."""
     network = L2Net().cuda().to(memory_format=torch.channels_last)
     patches = (torch.rand(size, 1, 32, 32, device="cuda") * 255).to(memory_format=torch.channels_last)
-    groups = torch.arange(size) // GROUP
+    groups = torch.arange(size) // GROUP_SIZE
 
     def step() -> None:
         network.zero_grad()
@@ -201,26 +197,27 @@ def training_step(size: int, loss: Loss | None) -> float:
 
 
 def run(device: str, sizes: list[int], bins: list[int]) -> list[Row]:
-    """All cases, each printed as it comes."""
+    """Measure all cases and print each."""
     if device == "cuda":
-        room = 0.9 * torch.cuda.get_device_properties(0).total_memory
+        memory_limit = 0.9 * torch.cuda.get_device_properties(0).total_memory
     else:
-        room = 0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory_limit = 0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     names = list(OBJECTIVES)
     if find_spec("pytorch_metric_learning") is None:
-        print("pytorch-metric-learning is not installed: the naive form, which it also uses, stands in for it")
+        print("pytorch-metric-learning is not installed; skipped (the naive form works the same way)")
         names.remove("pytorch-metric-learning")
     cases = [(name, size, STANDARD_BINS) for size in sizes for name in names]
     cases += [case for b in bins if (case := ("fused", BINS_SWEEP_SIZE, b)) not in cases]
     rows: list[Row] = []
     for name, size, b in cases:
-        known = [
+        estimates = [
             row["milliseconds"] * (size / row["M"]) ** 2
             for row in rows
             if row["objective"] == name and "milliseconds" in row
         ]
-        if name != "fused" and (bytes_needed(name, size, b) > room or (known and known[-1] > 1000 * LONGEST_STEP)):
-            print(f"{name:>24}  M = {size:>6}  b = {b:>3}  left out: too large or too slow here")
+        is_too_slow = bool(estimates) and estimates[-1] > 1000 * MAX_STEP_SECONDS
+        if name != "fused" and (is_too_slow or bytes_needed(name, size, b) > memory_limit):
+            print(f"{name:>24}  M = {size:>6}  b = {b:>3}  skipped: too large or too slow here")
             continue
         row = attempt(name, size, b, device)
         rows.append(row)
@@ -236,20 +233,20 @@ def run(device: str, sizes: list[int], bins: list[int]) -> list[Row]:
 
 
 def compare(rows: list[Row]) -> Row:
-    """How many times the peers' cost is that of the fused objective, at equal M and b."""
-    done = {(row["objective"], row["M"], row.get("bins")): row for row in rows if "milliseconds" in row}
+    """Return the costs of the other implementations relative to the fused objective, at equal M and b."""
+    measured = {(row["objective"], row["M"], row.get("bins")): row for row in rows if "milliseconds" in row}
     ratios: Row = {}
-    for (name, size, b), row in done.items():
-        ours = done.get(("fused", size, b))
-        if name in OBJECTIVES and name != "fused" and ours:
+    for (name, size, b), row in measured.items():
+        fused = measured.get(("fused", size, b))
+        if name in OBJECTIVES and name != "fused" and fused:
             ratios[f"{name} / fused at M = {size}"] = {
-                "time": round(row["milliseconds"] / ours["milliseconds"], 1),
-                "memory": round(row["megabytes"] / max(ours["megabytes"], 1), 1),
+                "time": round(row["milliseconds"] / fused["milliseconds"], 1),
+                "memory": round(row["megabytes"] / max(fused["megabytes"], 1), 1),
             }
-    few, many = (done.get(("fused", BINS_SWEEP_SIZE, b)) for b in (10, 200))
+    few, many = (measured.get(("fused", BINS_SWEEP_SIZE, b)) for b in (10, 200))
     if few and many:
         ratios["b = 200 / b = 10"] = round(many["milliseconds"] / few["milliseconds"], 2)
-    without, whole = (done.get((label, 4096, None)) for label in ("L2Net step", "L2Net step, fused"))
+    without, whole = (measured.get((label, 4096, None)) for label in ("L2Net step", "L2Net step, fused"))
     if without and whole:
         share = 1 - without["milliseconds"] / whole["milliseconds"]
         ratios["share of the objective in the L2Net step at M = 4096"] = round(share, 3)
@@ -257,21 +254,21 @@ def compare(rows: list[Row]) -> Row:
 
 
 def draw(rows: list[Row], device: str, path: Path) -> None:
-    """Time and memory against M with the peers on the same axes, and time against b."""
+    """Plot time and memory of all implementations against M, and time of the fused objective against b."""
     import matplotlib.pyplot as plt
 
     figure, (times, memory, by_bins) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    done = [row for row in rows if "milliseconds" in row]
+    measured = [row for row in rows if "milliseconds" in row]
     for name in OBJECTIVES:
-        points = [row for row in done if row["objective"] == name and row["bins"] == STANDARD_BINS]
+        points = [row for row in measured if row["objective"] == name and row["bins"] == STANDARD_BINS]
         points.sort(key=lambda row: row["M"])
-        for axes, what in ((times, "milliseconds"), (memory, "megabytes")):
-            axes.plot([row["M"] for row in points], [row[what] for row in points], "o-", label=name)
-            axes.set(yscale="log", xlabel="M, the length of the list", ylabel=what)
+        for axes, quantity in ((times, "milliseconds"), (memory, "megabytes")):
+            axes.plot([row["M"] for row in points], [row[quantity] for row in points], "o-", label=name)
+            axes.set(yscale="log", xlabel="M, the length of the list", ylabel=quantity)
             axes.set_xscale("log", base=2)
     sweep = sorted(
         (row["bins"], row["milliseconds"])
-        for row in done
+        for row in measured
         if row["M"] == BINS_SWEEP_SIZE and row["objective"] == "fused"
     )
     by_bins.plot(*zip(*sweep, strict=True), "o-")
@@ -282,15 +279,15 @@ def draw(rows: list[Row], device: str, path: Path) -> None:
 
 
 def main() -> None:
-    """Run, compare, write."""
+    """Run all cases, compare them, and write results and figure."""
     cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if cuda else "cpu")
     parser.add_argument("--sizes", type=int, nargs="+", help="lengths M of the list")
     parser.add_argument("--bins", type=int, nargs="+", default=[10, 25, 50, 100, 200], help="numbers b of bins")
     options = parser.parse_args()
-    most = 18 if options.device == "cuda" else 13
-    sizes = options.sizes or [2**power for power in range(10, most + 1)]
+    largest_power = 18 if options.device == "cuda" else 13
+    sizes = options.sizes or [2**power for power in range(10, largest_power + 1)]
     name = device_name(options.device)
     print(name)
     rows = run(options.device, sizes, options.bins)
