@@ -1,39 +1,48 @@
-"""Finds the extents at which models are best, by AP on image pairs, and writes them on their cards.
+"""Measures the best extent of models per detector, by AP on image pairs, and writes it on their cards.
 
-    python tools/extents.py --pairs pairs/aside -o docs/results/extents.json          # all models that ship
-    python tools/extents.py doap-128 doap-256b --detectors dog --pairs pairs/aside -o extents.json --device cuda
+    python tools/extents.py --pairs pairs/val -o docs/results/extents.json          # all shipped models
+    python tools/extents.py doap-128 doap-256b --detectors dog --pairs pairs/val -o extents.json --device cuda
 
-The pairs choose the extents, so they must be none that anything is tested on. What `doap eval pairs` reads is read.
-Right matches of pairs known by labelled points are measured beside AP, but AP decides. The grid goes by √2, and is
-climbed: from the extent of the training to the best beside it, until both sides of the best are lower.
+The pairs select the extents, so they must not be used for testing. They have the format of `doap eval pairs`. For pairs
+with labelled points the rate of correct matches is measured as well, but AP decides. The grid has steps of √2. The
+search starts at the extent of the training and moves to the better neighbour until both neighbours are worse.
 
-The table is written after every figure. What it holds of the same weights, pairs and number of keypoints, of whatever
-models, is not measured again, so a search that was stopped goes on.
+The result is written after each measurement. Measurements of the same weights, pairs and number of keypoints that it
+already contains, for any models, are not repeated, so an interrupted search can be resumed.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress, TaskID
+from rich.progress import Progress as ProgressBar
+from rich.progress import TaskID
 
 import doap
 from doap.cli.console import choose_device, counting_bar
 from doap.errors import DoapError
 from doap.evaluation.harness.result import Result, Score, read_result
 from doap.evaluation.image_pairs.evaluator import PairsEvaluator, PairsScore
-from doap.networks.fast import fastest
-from doap.networks.registry import Card, find_card, find_weights, load, write_card
+from doap.networks.card import Card, write_card
+from doap.networks.inference import optimize_for_inference
+from doap.networks.registry import find_card, find_weights, load
+from doap.types import Progress
 
 DETECTORS = ("dog", "harris-affine")
 EXTENTS = (3.0, 4.5, 6.0, 8.5, 12.0, 17.0, 24.0)
-FIGURE = "AP % on validation pairs"  # how the figures on a card begin that are written here
+FIGURE = "AP % on validation pairs"  # prefix of the figures that are written on cards here
 
 
-class Figures:
-    """What was measured, on disk after every figure."""
+class Measurements:
+    """Measured scores, written to a file after each one.
+
+    Args:
+        output: file of the result; its scores are reused if they were measured with the same settings.
+        pairs: folder of image pairs.
+        keypoints: number of strongest keypoints per image.
+    """
 
     def __init__(self, output: Path, pairs: Path, keypoints: int) -> None:
         self.output = output
@@ -41,29 +50,34 @@ class Figures:
         self.weights: dict[str, str] = {}
         self.scores: list[Score] = []
         if output.exists():
-            self._take_over(read_result(output))
+            self._reuse(read_result(output))
 
-    def _take_over(self, earlier: Result) -> None:
-        """Keep what was measured in the same way of weights that ship still."""
+    def _reuse(self, earlier: Result) -> None:
+        """Keep the scores with the same settings whose weights are still shipped."""
         if {key: earlier.settings.get(key) for key in self.settings} != self.settings:
             return
         for model in earlier.methods:
             card = find_card(model["name"]) if model["name"] in doap.list_models() else None
             if card is not None and card.sha256 == model["sha256"]:
                 self.weights[card.name] = card.sha256
-        self.scores = [score for score in earlier.scores if score["descriptor"] in self.weights]
+        # Version 0.1 called the rate of correct matches "right".
+        self.scores = [
+            {"correct" if key == "right" else key: value for key, value in score.items()}
+            for score in earlier.scores
+            if score["descriptor"] in self.weights
+        ]
         self.settings["pairs"] = earlier.settings["pairs"]
 
     def curve(self, name: str, detector: str) -> dict[float, float]:
-        """AP by extent."""
+        """Return AP by extent."""
         own = [score for score in self.scores if (score["descriptor"], score["detector"]) == (name, detector)]
         return {float(score["extent"] or 0): float(score["ap"] or 0) for score in own}
 
-    def add(self, card: Card, detector: str, extent: float, judged: PairsScore, pairs: int) -> None:
-        """Write one more figure, sorted by model, detector and extent."""
-        right = None if judged.right is None else round(judged.right, 2)
+    def add(self, card: Card, detector: str, extent: float, score: PairsScore, pairs: int) -> None:
+        """Add a score and write the file, sorted by model, detector and extent."""
+        correct = None if score.correct is None else round(score.correct, 2)
         self.scores.append({"descriptor": card.name, "detector": detector, "extent": extent,
-                            "ap": round(judged.ap, 2), "right": right})  # fmt: skip
+                            "ap": round(score.ap, 2), "correct": correct})  # fmt: skip
         self.scores.sort(key=lambda s: (str(s["descriptor"]), str(s["detector"]), float(s["extent"] or 0)))
         self.weights[card.name] = card.sha256
         self.settings["pairs"] = pairs
@@ -72,86 +86,97 @@ class Figures:
         result.write_json(self.output)
 
 
-def wanted(curve: dict[float, float], start: float) -> float | None:
-    """The extent to measure next: at first that of the grid next to `start`; None at the top."""
+def next_extent(curve: dict[float, float], start: float) -> float | None:
+    """Return the extent to measure next: at first the one of the grid closest to `start`; None at the maximum."""
     if not curve:
         return min(EXTENTS, key=lambda extent: abs(extent - start))
-    place = EXTENTS.index(best(curve))
-    beside = EXTENTS[max(0, place - 1) : place + 2]
-    return next((extent for extent in reversed(beside) if extent not in curve), None)
+    index = EXTENTS.index(best_extent(curve))
+    neighbours = EXTENTS[max(0, index - 1) : index + 2]
+    return next((extent for extent in reversed(neighbours) if extent not in curve), None)
 
 
-def best(curve: dict[float, float]) -> float:
-    """The extent with the highest AP, the smaller of two as good."""
+def best_extent(curve: dict[float, float]) -> float:
+    """Return the extent with the highest AP, the smallest one on ties."""
     return max(sorted(curve), key=curve.__getitem__)
 
 
-def climb(
-    figures: Figures, cards: Sequence[Card], detectors: Sequence[str], pairs: Path, keypoints: int, device: str
+def search(
+    measurements: Measurements,
+    cards: Sequence[Card],
+    detectors: Sequence[str],
+    pairs: Path,
+    keypoints: int,
+    device: str,
 ) -> None:
-    """Measure what is wanted of each model with each detector."""
+    """Search the best extent of each model with each detector."""
     with counting_bar() as bar:
         for detector in detectors:
-            judge: PairsEvaluator | None = None
+            evaluator: PairsEvaluator | None = None
             for card in cards:
                 task = bar.add_task(f"{card.name}, {detector}", total=None)
-                model = fastest(load(card.name, device))
-                while (extent := wanted(figures.curve(card.name, detector), card.extent)) is not None:
-                    if judge is None:
-                        judge = PairsEvaluator(pairs, detector, keypoints, EXTENTS, device, _told(bar, task))
+                model = optimize_for_inference(load(card.name, device))
+                while (extent := next_extent(measurements.curve(card.name, detector), card.extent)) is not None:
+                    if evaluator is None:
+                        evaluator = PairsEvaluator(pairs, detector, keypoints, EXTENTS, device, _progress(bar, task))
                         bar.update(task, completed=0, total=None)
-                    figures.add(card, detector, extent, judge.at(model, extent), len(judge.pairs))
+                    score = evaluator.evaluate_at(model, extent)
+                    measurements.add(card, detector, extent, score, len(evaluator.pairs))
                     bar.advance(task)
 
 
-def _told(bar: Progress, task: TaskID) -> Callable[[int, int], None]:
+def _progress(bar: ProgressBar, task: TaskID) -> Progress:
     return lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def revised(card: Card, found: dict[str, tuple[float, float]]) -> Card:
-    """The card with the best extents by detector, and the AP there as its first figures."""
-    figures = {f"{FIGURE}, {detector} at extent {extent:g}": ap for detector, (extent, ap) in found.items()}
+def update_card(card: Card, best: dict[str, tuple[float, float]]) -> Card:
+    """Return the card with new extents and the AP at these as its first figures.
+
+    Args:
+        card: card of the model.
+        best: best extent and its AP, by detector.
+    """
+    figures = {f"{FIGURE}, {detector} at extent {extent:g}": ap for detector, (extent, ap) in best.items()}
     others = {name: value for name, value in card.origin.figures.items() if not name.startswith(FIGURE)}
     origin = card.origin.model_copy(update={"figures": {**figures, **others}})
-    return card.model_copy(update={"extents": {d: extent for d, (extent, _) in found.items()}, "origin": origin})
+    return card.model_copy(update={"extents": {d: extent for d, (extent, _) in best.items()}, "origin": origin})
 
 
-def find_extents(
+def measure_extents(
     names: Sequence[str], detectors: Sequence[str], pairs: Path, output: Path, keypoints: int, device: str
 ) -> None:
-    """Measure, then write the cards: what was found of these detectors now, and of others before."""
+    """Measure the extents of models and write them on their cards, with those of other detectors measured before."""
     cards: list[Card] = []
     for name in names:
         card = find_card(name)
         if card is None:
-            raise DoapError(f"{name}: a peer, it has no card to write extents on")
+            raise DoapError(f"{name}: a baseline, which has no card to write extents on")
         cards.append(card)
-    figures = Figures(output, pairs, keypoints)
-    climb(figures, cards, detectors, pairs, keypoints, device)
+    measurements = Measurements(output, pairs, keypoints)
+    search(measurements, cards, detectors, pairs, keypoints, device)
     for card in cards:
-        curves = {detector: figures.curve(card.name, detector) for detector in DETECTORS}
-        found = {detector: (best(curve), curve[best(curve)]) for detector, curve in curves.items() if curve}
-        write_card(find_weights(card.name), revised(card, found))
-        said = "; ".join(f"{detector}: {extent:g} ({ap:.2f} %)" for detector, (extent, ap) in found.items())
-        print(f"{card.name}: {said}")
-        for detector, (extent, _) in found.items():
+        curves = {detector: measurements.curve(card.name, detector) for detector in DETECTORS}
+        best = {detector: (best_extent(curve), max(curve.values())) for detector, curve in curves.items() if curve}
+        write_card(find_weights(card.name), update_card(card, best))
+        summary = "; ".join(f"{detector}: {extent:g} ({ap:.2f} %)" for detector, (extent, ap) in best.items())
+        print(f"{card.name}: {summary}")
+        for detector, (extent, _) in best.items():
             if extent in (min(EXTENTS), max(EXTENTS)):
-                print(f"{card.name}: {detector} is best at the end of the grid; a wider one may have a better")
+                print(f"{card.name}: {detector} is best at the end of the grid; a wider grid may have a better extent")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="models with a card; by default all that ship")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models with a card; by default all shipped ones")
     parser.add_argument("--detectors", nargs="+", choices=DETECTORS, default=DETECTORS, help="by default all")
-    parser.add_argument("--pairs", type=Path, required=True, help="as doap eval pairs reads them")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the table, as JSON")
-    parser.add_argument("--keypoints", type=int, default=1000, help="the strongest of each image")
+    parser.add_argument("--pairs", type=Path, required=True, help="folder of image pairs, as for doap eval pairs")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="result as JSON")
+    parser.add_argument("--keypoints", type=int, default=1000, help="number of strongest keypoints per image")
     parser.add_argument("--device", help="cpu or cuda; by default the GPU if there is one")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        names = given.names or doap.list_models()
-        find_extents(names, given.detectors, given.pairs, given.output, given.keypoints, choose_device(given.device))
+        names, device = options.names or doap.list_models(), choose_device(options.device)
+        measure_extents(names, options.detectors, options.pairs, options.output, options.keypoints, device)
     except DoapError as error:
         sys.exit(str(error))
 

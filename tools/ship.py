@@ -1,10 +1,10 @@
-"""Makes a shipped model of a finished run: its weights and a card that says where they come from.
+"""Adds the model of a finished run to the shipped weights: the weights, and a card with their provenance.
 
     python tools/ship.py runs/real doap-128 --photos-csv photos.csv --command "doap train frames-real --data …"
 
-writes src/doap/weights/doap-128.safetensors and .json. photos.csv has the columns archive, file, source and licence;
-all its photos are counted or, given the frame set with --data, those of the set, which are called archive/file there.
-No path of a machine stands on the card. `python tools/extents.py` then finds the extents.
+writes src/doap/weights/doap-128.safetensors and .json. photos.csv has the columns archive, file, source and licence.
+All its photos are counted. With --data FRAME_SET only the photos of this set are counted, which are named archive/file
+there. Paths of the machine are not allowed on the card. `python tools/extents.py` then measures the extents.
 """
 
 import argparse
@@ -23,93 +23,93 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.networks import registry
-from doap.networks.registry import load
 from doap.networks.card import Card, DataSource, Origin, read_card, write_card
+from doap.networks.registry import load
 from doap.training.log import read_validation
 from doap.training.recipe import read_recorded_recipe
 from doap.training.run_folder import WEIGHTS, is_complete, read_run
 
 LICENCE = "Apache-2.0"
-LIMITS = "judged on photographs alone: on other pictures, such as medical, thermal or drawn ones, it was not tried"
+LIMITS = "evaluated on photographs only; not tested on other images, such as medical, thermal or drawn ones"
 COLUMNS = ("archive", "file", "source", "licence")
-KEPT = ("device", "devices", "precision", "threads", "versions")  # of run.json
-PATH = re.compile(r"""(^|[\s"'=:,(])(~?/|[A-Za-z]:\\)[\w.~-]""")
-Known = dict[str, tuple[str, str]]  # source and licence of each photo
+RUN_NOTES = ("device", "devices", "precision", "threads", "versions")  # keys of run.json that are copied to the card
+ABSOLUTE_PATH = re.compile(r"""(^|[\s"'=:,(])(~?/|[A-Za-z]:\\)[\w.~-]""")
+PhotoSources = dict[str, tuple[str, str]]  # source and licence of each photo, by archive/file
 
 
-def read_sources(table: Path) -> Known:
-    """Source and licence of each photo, by archive/file."""
+def read_photo_sources(table: Path) -> PhotoSources:
+    """Read source and licence of each photo from a CSV file."""
     try:
         with table.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DoapError(f"{table}: cannot be read as a table ({error})") from error
+        raise DoapError(f"{table}: cannot be read as a CSV file ({error})") from error
     if not rows or not set(COLUMNS) <= set(rows[0]) or not all(row[column] for row in rows for column in COLUMNS):
-        raise DoapError(f"{table}: must have the columns {', '.join(COLUMNS)}, and a value of each in every row")
+        raise DoapError(f"{table}: must have the columns {', '.join(COLUMNS)}, with a value of each in every row")
     return {f"{row['archive']}/{row['file']}": (row["source"], row["licence"]) for row in rows}
 
 
-def photos_of(data: Path, patches: str) -> list[str]:
-    """Names of the photos that the set of a run shows.
+def read_photo_names(data: Path, patches: str) -> list[str]:
+    """Return the names of the photos that the frame set of a run uses.
 
     Args:
-        data: where the set lies now.
-        patches: what run.json says of it.
+        data: folder of the frame set.
+        patches: its description in run.json.
     """
-    found = FrameSet.open(data)
-    if repr(found) != patches:
+    frame_set = FrameSet.open(data)
+    if repr(frame_set) != patches:
         raise DoapError(f"{data}: not the set of the run, which was {patches}")
-    return [found.photo_names[photo] for photo in np.unique(found.photos)]
+    return [frame_set.photo_names[photo] for photo in np.unique(frame_set.photos)]
 
 
-def count_sources(known: Known, photos: Sequence[str]) -> list[DataSource]:
-    """How many photos each source gave under each licence."""
-    unknown = [photo for photo in photos if photo not in known]
-    if unknown:
-        raise DoapError(f"{unknown[0]}: the first of {len(unknown)} photos of the set that the table does not know")
-    counts = Counter(known[photo] for photo in photos)
-    return [DataSource(source=s, licence=licence, photos=n) for (s, licence), n in sorted(counts.items())]
+def count_sources(photo_sources: PhotoSources, photos: Sequence[str]) -> list[DataSource]:
+    """Count the photos of each source and licence."""
+    missing = [photo for photo in photos if photo not in photo_sources]
+    if missing:
+        raise DoapError(f"{missing[0]}: the first of {len(missing)} photos of the set that are not in the CSV file")
+    counts = Counter(photo_sources[photo] for photo in photos)
+    return [DataSource(source=source, licence=licence, photos=n) for (source, licence), n in sorted(counts.items())]
 
 
-def card_of(run: Path, name: str, known: Known, command: str, limits: str, data: Path | None) -> Card:
-    """What the card of a shipped run says."""
-    source = read_run(run).source
-    about: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
+def build_card(run: Path, name: str, sources: PhotoSources, command: str, limits: str, data: Path | None) -> Card:
+    """Build the card of a shipped model from the files of its run."""
+    info = read_run(run)
+    content: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
     recipe = read_recorded_recipe(run / "recipe.yaml").model_dump()
     notes = {"command": command, "seed": recipe["seed"], "limits": limits}
-    notes |= {key: about[key] for key in KEPT if key in about}
-    notes |= {"validation": Path(source.validation).name} if source.validation else {}
-    if about.get("teacher"):
-        recipe["teacher"] = _teacher(about["teacher"])
-        notes["teacher"] = {**about["teacher"], "model": recipe["teacher"]}
+    notes |= {key: content[key] for key in RUN_NOTES if key in content}
+    notes |= {"validation": Path(info.source.validation).name} if info.source.validation else {}
+    if info.teacher:
+        recipe["teacher"] = _teacher_name(info.teacher)
+        notes["teacher"] = {**info.teacher, "model": recipe["teacher"]}
     card = read_card(run / WEIGHTS)
     origin = Origin(
         licence=LICENCE,
-        data=f"{Path(source.data).name}: {about['patches']}",
-        sources=count_sources(known, photos_of(data, about["patches"]) if data else list(known)),
+        data=f"{Path(info.source.data).name}: {info.patches}",
+        sources=count_sources(sources, read_photo_names(data, info.patches) if data else list(sources)),
         recipe=recipe,
-        figures={**card.origin.figures, **_judged(run)},
+        figures={**card.origin.figures, **_validation_figures(run)},
         notes=notes,
     )
     return card.model_copy(update={"name": name, "origin": origin})
 
 
 def ship(run: Path, name: str, table: Path, command: str, limits: str = LIMITS, data: Path | None = None) -> Card:
-    """Write the weights of a run and their card among those that ship; the weights are the run's, byte for byte.
+    """Copy the weights of a run to the shipped weights, byte for byte, and write their card.
 
     Raises:
-        DoapError: one line, for a run that is not finished or damaged, a name that cannot be, a photo whose licence
-            nobody knows, or a path that would stand on the card.
+        DoapError: for an unfinished or damaged run, an invalid name, a photo without a known licence, or a card that
+            would contain a path of this machine.
     """
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise DoapError(f"{name}: names are of small letters, digits and single dashes")
+        raise DoapError(f"{name}: a name must consist of lower-case letters, digits and single dashes")
     if not is_complete(run):
         raise DoapError(f"{run}: not the folder of a finished run")
-    load(run / WEIGHTS)  # refuses what is damaged
-    card = card_of(run, name, read_sources(table), command, limits, data)
-    for where, text in _texts(card.model_dump()):
-        if PATH.search(text):
-            raise DoapError(f"{where}: a path of this machine would stand on the card: {text}")
+    load(run / WEIGHTS)  # raises DoapError for damaged weights
+    card = build_card(run, name, read_photo_sources(table), command, limits, data)
+    for key, text in _iterate_texts(card.model_dump()):
+        if ABSOLUTE_PATH.search(text):
+            raise DoapError(f"{key}: contains a path of this machine ({text}); use a relative path")
     target = registry.WEIGHTS_FOLDER / f"{name}.safetensors"
     with atomic_file(target) as temporary:
         temporary.write_bytes((run / WEIGHTS).read_bytes())
@@ -117,49 +117,49 @@ def ship(run: Path, name: str, table: Path, command: str, limits: str = LIMITS, 
     return card
 
 
-def _teacher(about: dict[str, str]) -> str:
-    """The shipped model that has these weights; otherwise the last name of its path."""
+def _teacher_name(teacher: dict[str, str]) -> str:
+    """Return the name of the shipped model with the weights of the teacher; otherwise its file name."""
     for name in registry.list_models():
-        if read_card(registry.WEIGHTS_FOLDER / f"{name}.safetensors").sha256 == about["sha256"]:
+        if read_card(registry.WEIGHTS_FOLDER / f"{name}.safetensors").sha256 == teacher["sha256"]:
             return name
-    return Path(about["model"]).name
+    return Path(teacher["model"]).name
 
 
-def _judged(run: Path) -> dict[str, float]:
-    """The AP after the last epoch, if the run was validated."""
-    validated = read_validation(run)
-    return {"AP % on held-out lists": round(100 * validated[-1][1], 2)} if validated else {}
+def _validation_figures(run: Path) -> dict[str, float]:
+    """Return the AP after the last epoch, if the run had validation."""
+    rows = read_validation(run)
+    return {"AP % on validation lists": round(100 * rows[-1][1], 2)} if rows else {}
 
 
-def _texts(value: object, where: str = "card") -> Iterator[tuple[str, str]]:
-    """Every text in nested lists and dictionaries, keys too, and where it stands."""
+def _iterate_texts(value: object, key: str = "card") -> Iterator[tuple[str, str]]:
+    """Yield all texts in nested lists and dictionaries, including keys, each with its dotted key."""
     if isinstance(value, str):
-        yield where, value
+        yield key, value
     elif isinstance(value, dict):
-        for key, each in value.items():
-            yield where, str(key)
-            yield from _texts(each, f"{where}.{key}")
+        for name, item in value.items():
+            yield key, str(name)
+            yield from _iterate_texts(item, f"{key}.{name}")
     elif isinstance(value, list | tuple):
-        for number, each in enumerate(value):
-            yield from _texts(each, f"{where}.{number}")
+        for index, item in enumerate(value):
+            yield from _iterate_texts(item, f"{key}.{index}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, metavar="RUN", help="the folder of a finished run")
-    parser.add_argument("name", metavar="NAME", help="of the shipped model")
-    parser.add_argument("--photos-csv", type=Path, required=True, help="where the photos come from")
-    parser.add_argument("--command", required=True, help="that trained it")
-    parser.add_argument("--limits", default=LIMITS, help="what it is not made for")
-    parser.add_argument("--data", type=Path, help="the frame set of the run, to count its photos alone")
-    given = parser.parse_args(arguments)
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("name", metavar="NAME", help="name of the shipped model")
+    parser.add_argument("--photos-csv", type=Path, required=True, help="source and licence of each photo")
+    parser.add_argument("--command", required=True, help="command that trained the model")
+    parser.add_argument("--limits", default=LIMITS, help="known limits of the model")
+    parser.add_argument("--data", type=Path, help="frame set of the run; only its photos are counted")
+    options = parser.parse_args(arguments)
     try:
-        card = ship(given.run, given.name, given.photos_csv, given.command, given.limits, given.data)
+        card = ship(options.run, options.name, options.photos_csv, options.command, options.limits, options.data)
     except DoapError as error:
         sys.exit(str(error))
     photos = sum(source.photos for source in card.origin.sources)
-    print(f"{given.name}: {photos:,} photos of {len(card.origin.sources)} sources; {card.origin.data}")
+    print(f"{options.name}: {photos:,} photos of {len(card.origin.sources)} sources; {card.origin.data}")
 
 
 if __name__ == "__main__":
