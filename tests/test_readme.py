@@ -54,7 +54,7 @@ def test_the_figures_of_the_demo_are_those_of_the_shipped_models(name: str) -> N
     card = json.loads((Path(doap.__file__).parent / "weights" / f"{name}.json").read_text())
     (row,) = re.findall(rf"│ {name} +│ +([\d.]+) │ +([\d.]+) │", README)
     figures = card["origin"]["figures"]
-    assert [float(value) for value in row] == [figures[f"doap demo, {key} %"] for key in ("mAP", "right neighbours")]
+    assert [float(value) for value in row] == [figures[f"doap demo, {key} %"] for key in ("mAP", "correct neighbours")]
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -1,0 +1,50 @@
+"""Model cards: keys on disk, and cards of earlier versions."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from doap import DoapError
+from doap.networks.architecture import Architecture
+from doap.networks.card import Card, DataSource, Origin, read_card, write_card
+
+CARD = Card(
+    name="small",
+    kind="binary",
+    architecture=Architecture(dimensions=16, width=2),
+    input_size=32,
+    extent=12.0,
+    extents={"dog": 8.5},
+    sha256="0" * 64,
+    origin=Origin(
+        licence="CC0",
+        data="train",
+        sources=[DataSource(source="github:a/b", licence="CC0", photos=3)],
+        recipe={"epochs": 3},
+        figures={"AP %": 81.5},
+        notes={"command": "doap train"},
+    ),
+)
+
+
+def test_a_card_round_trips_and_its_keys_do_not_change(tmp_path: Path) -> None:
+    write_card(tmp_path / "small.safetensors", CARD)
+    assert read_card(tmp_path / "small.safetensors") == CARD
+    content = json.loads((tmp_path / "small.json").read_text())
+    assert list(content) == ["name", "kind", "architecture", "input_size", "extent", "extents", "sha256", "origin"]
+    assert list(content["architecture"]) == ["network", "dimensions", "width", "transformer"]
+    assert list(content["origin"]) == ["licence", "data", "sources", "recipe", "figures", "notes"]
+    assert list(content["origin"]["sources"][0]) == ["source", "licence", "photos"]
+
+
+def test_a_card_with_a_recipe_of_version_0_1_is_read(tmp_path: Path) -> None:
+    recipe = {"list_size": 1024, "views": 4, "held_out": 0.1}
+    content = CARD.model_dump() | {"origin": {"recipe": recipe, "figures": {"doap demo, right neighbours %": 87.0}}}
+    (tmp_path / "small.json").write_text(json.dumps(content))
+    assert read_card(tmp_path / "small.safetensors").origin.recipe == recipe
+
+
+def test_a_missing_card_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=r"^[^\n]*its card small\.json cannot be read[^\n]*copy it to the same folder$"):
+        read_card(tmp_path / "small.safetensors")
