@@ -173,7 +173,7 @@ def _origin(name: str, scores: list[Score]) -> Origin:
         notes={
             "command": "doap demo",
             "frames": "DoG",
-            "limits": "a demonstration: a narrow network, trained for minutes on fifteen pictures",
+            "limits": "a demonstration: a narrow network, trained for minutes on fifteen images",
         },
     )
 
