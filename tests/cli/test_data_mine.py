@@ -16,27 +16,27 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PatchSet:
     monkeypatch.chdir(tmp_path)
     pixels = np.random.default_rng(0).integers(0, 256, (120, 32, 32), dtype=np.uint8)
     groups = np.arange(120) // 4
-    made = PatchSet([pixels], groups, groups % 2, sequence_names=["north", "south"])
-    made.save("set")
-    return made
+    patches = PatchSet([pixels], groups, groups % 2, sequence_names=["north", "south"])
+    patches.save("set")
+    return patches
 
 
 def test_help_has_an_example() -> None:
-    shown = CliRunner().invoke(app, ["data", "mine", "--help"])
-    assert shown.exit_code == 0
-    assert "Example: doap data mine" in " ".join(shown.output.split())
+    result = CliRunner().invoke(app, ["data", "mine", "--help"])
+    assert result.exit_code == 0
+    assert "Example: doap data mine" in " ".join(result.output.split())
 
 
 def test_mines_counts_draws_and_saves(saved: PatchSet) -> None:
     options = ["-o", "out/clusters.png", "--clusters", "8", "--percentile", "30", "--save", "out/mined.npz"]
-    shown = CliRunner().invoke(app, ["data", "mine", "set", *options])
-    assert shown.exit_code == 0, shown.output
+    result = CliRunner().invoke(app, ["data", "mine", "set", *options])
+    assert result.exit_code == 0, result.output
     distractors, ignored = count_pairs(MinedLabels.load("out/mined.npz", saved), saved)
     for name, far, near in zip(("north", "south"), distractors, ignored, strict=True):
-        assert f"{name}: {far:,} pairs of patches are distractors, {near:,}" in shown.output
+        assert f"{name}: {far:,} pairs of patches are distractors, {near:,}" in result.output
     assert (distractors + ignored).tolist() == [60 * 59 // 2 - 15 * 6] * 2
-    with Image.open("out/clusters.png") as picture:
-        assert picture.width > 1200
+    with Image.open("out/clusters.png") as image:
+        assert image.width > 1200
 
 
 @pytest.mark.usefixtures("saved")
@@ -48,7 +48,7 @@ def test_mines_counts_draws_and_saves(saved: PatchSet) -> None:
         (("set", "-o", "a.png", "--save", "mined"), "written as .npz"),
     ],
 )
-def test_wrong_words_are_one_line(
+def test_an_error_is_one_line(
     arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["doap", "data", "mine", *arguments])

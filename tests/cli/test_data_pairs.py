@@ -5,24 +5,25 @@ import numpy as np
 import pytest
 
 from doap import PatchSet
+from support.command_line import Doap
 from support.small_frame_set import small_frame_set
 
 
-def test_pairs_are_made_and_can_be_judged(doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_pairs_are_made_and_can_be_evaluated(doap: Doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
     small_frame_set().save(tmp_path / "set")
     arguments = ("--singles", 3, "--per-scene", 1, "--copies", 1)
-    status, shown, _ = doap("data", "pairs", "set", "-o", "pairs", *arguments)
+    status, output, _ = doap("data", "pairs", "set", "-o", "pairs", *arguments)
     assert status == 0
     for line in (
-        "i_: 2 pairs of still views, 2 scenes",
+        "i_: 2 pairs of static views, 2 scenes",
         "v_: 3 pairs of single photos with copies, 3 scenes",
         "s_: 4 pairs of overlapping photos, 4 scenes",
         "9 pairs of 9 scenes in pairs",
     ):
-        assert line in shown
-    judged = ("eval", "pairs", "--data", "pairs", "--models", "sift", "--keypoints", 100, "--json", "o.json")
-    assert doap(*judged)[0] == 0
+        assert line in output
+    evaluate = ("eval", "pairs", "--data", "pairs", "--models", "sift", "--keypoints", 100, "--json", "o.json")
+    assert doap(*evaluate)[0] == 0
     result = json.loads((tmp_path / "o.json").read_text())
     assert result["settings"]["left out"] == []
     flat = [row["right within 3 px"] for row in result["scores"] if not row["sequence"].startswith("s_set-scene")]
@@ -30,7 +31,7 @@ def test_pairs_are_made_and_can_be_judged(doap, tmp_path: Path, monkeypatch: pyt
     assert np.median(flat) > 60
 
 
-def test_a_patch_set_has_no_photos(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_patch_set_has_no_photos(doap: Doap, tmp_path: Path) -> None:
     PatchSet([np.zeros((4, 8, 8), np.uint8)], [0, 0, 1, 1]).save(tmp_path / "set")
     status, _, error = doap("data", "pairs", "set", "-o", "pairs")
     assert (status, error.count("\n")) == (1, 1)

@@ -16,14 +16,14 @@ def frame_set(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def test_a_frame_set_is_split_and_what_went_where_is_told(doap: Doap, frame_set: Path, tmp_path: Path) -> None:
-    status, shown, _ = doap("data", "split", frame_set, "--share", 0.25, "-o", "split", "--seed", 3)
+def test_a_frame_set_is_split_and_the_parts_are_listed(doap: Doap, frame_set: Path, tmp_path: Path) -> None:
+    status, output, _ = doap("data", "split", frame_set, "--val-fraction", 0.25, "-o", "split", "--seed", 3)
     assert status == 0
-    train, aside = (FrameSet.open(tmp_path / "split" / name) for name in ("train", "aside"))
-    assert len(train) + len(aside) == len(small_frame_set())
-    assert f"split/aside: {aside}" in shown
-    assert "split/split.csv" in shown
-    table = {row.split("│")[1].strip(): row.split("│")[2:4] for row in shown.splitlines() if row.count("│") == 4}
+    train, val = (FrameSet.open(tmp_path / "split" / name) for name in ("train", "val"))
+    assert len(train) + len(val) == len(small_frame_set())
+    assert f"split/val: {val}" in output
+    assert "split/split.csv" in output
+    table = {row.split("│")[1].strip(): row.split("│")[2:4] for row in output.splitlines() if row.count("│") == 4}
     counts = {source: tuple(map(int, row)) for source, row in table.items()}
     assert counts == {"views": (11, 4), "static": (1, 1), "tracks": (3, 1)}
     status, _, error = doap("data", "split", frame_set, "-o", "split")
@@ -35,13 +35,13 @@ def test_an_official_folder_is_split_by_sequence(doap: Doap, tmp_path: Path, mon
     patches = np.random.default_rng(0).integers(0, 256, (5, 65, 65), dtype=np.uint8)
     for name in ("i_a", "i_b", "v_c", "v_d"):
         write_hpatches_folder(tmp_path / "hpatches" / name, dict.fromkeys(STRIPS, patches))
-    assert doap("data", "split", "hpatches", "-o", "split", "--share", 0.5)[0] == 0
-    names = [PatchSet.open(tmp_path / "split" / half).sequence_names for half in ("train", "aside")]
+    assert doap("data", "split", "hpatches", "-o", "split", "--val-fraction", 0.5)[0] == 0
+    names = [PatchSet.open(tmp_path / "split" / part).sequence_names for part in ("train", "val")]
     assert sorted([*names[0], *names[1]]) == ["i_a", "i_b", "v_c", "v_d"]
     assert len(names[0]) == 2
 
 
-def test_a_fault_is_one_line(doap: Doap, tmp_path: Path) -> None:
+def test_an_error_is_one_line(doap: Doap, tmp_path: Path) -> None:
     PatchSet([np.zeros((4, 8, 8), np.uint8)], [0, 0, 1, 1]).save(tmp_path / "one")
     status, _, error = doap("data", "split", "one", "-o", "split")
     assert (status, error.count("\n")) == (1, 1)

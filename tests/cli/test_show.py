@@ -9,18 +9,22 @@ from typer.testing import CliRunner
 from doap import PatchSet
 from doap.cli.main import app
 from doap.datasets.sets.frame_set import FrameSet, encode
+from doap.evaluation.alignment.benchmark import transformer_of
 from doap.images.frames import detect_dog
-from doap.networks.architecture import Architecture, build
+from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import save
+from support.command_line import Doap
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     architecture = Architecture(dimensions=8, width=2, transformer=True)
-    network = build(architecture)
-    torch.nn.init.normal_(network.transformer.prediction.bias, std=0.5)
-    save(Descriptor(network, "real", 12.0, "mine"), tmp_path / "mine.safetensors", architecture)
+    descriptor = Descriptor(build_network(architecture), "real", 12.0, "mine")
+    for parameter in transformer_of(descriptor).prediction.parameters():
+        if parameter.ndim == 1:
+            torch.nn.init.normal_(parameter, std=0.5)
+    save(descriptor, tmp_path / "mine.safetensors", architecture)
     return tmp_path / "mine.safetensors"
 
 
@@ -32,33 +36,33 @@ def patches(tmp_path: Path) -> Path:
 
 
 def test_help_has_an_example() -> None:
-    shown = CliRunner().invoke(app, ["show", "alignment", "--help"])
-    assert shown.exit_code == 0
-    assert "Example: doap show alignment" in " ".join(shown.output.split())
+    result = CliRunner().invoke(app, ["show", "alignment", "--help"])
+    assert result.exit_code == 0
+    assert "Example: doap show alignment" in " ".join(result.output.split())
 
 
 def test_a_patch_set(model: Path, patches: Path, tmp_path: Path) -> None:
     figure = tmp_path / "out" / "figure.png"
     options = ["--data", str(patches), "-o", str(figure), "--groups", "3", "--seed", "4"]
-    shown = CliRunner().invoke(app, ["show", "alignment", str(model), *options])
-    assert shown.exit_code == 0, shown.output
-    lines = shown.output.splitlines()
+    result = CliRunner().invoke(app, ["show", "alignment", str(model), *options])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
     assert lines[0] == "correlation of patches, 6 groups of PatchSet(24 patches of 32x32, 6 groups, 1 sequence):"
     assert [line.split(":")[0].strip() for line in lines[1:4]] == ["original", "aligned", "aligned, zeros beyond"]
     assert all("within a group" in line and "between groups" in line for line in lines[1:4])
     assert lines[4] == f"3 of the groups in {figure}"
-    with Image.open(figure) as picture:
-        assert picture.width > 900
+    with Image.open(figure) as image:
+        assert image.width > 900
 
 
 def test_a_frame_set(model: Path, photo: np.ndarray, tmp_path: Path) -> None:
-    found = detect_dog(photo, 6)
-    zeros = np.zeros(len(found), np.int64)
-    FrameSet([encode(photo)], ["camera"], zeros, found, np.arange(len(found)), zeros, zeros).save(tmp_path / "frames")
+    frames = detect_dog(photo, 6)
+    zeros = np.zeros(len(frames), np.int64)
+    FrameSet([encode(photo)], ["camera"], zeros, frames, np.arange(len(frames)), zeros, zeros).save(tmp_path / "frames")
     options = ["--data", str(tmp_path / "frames"), "-o", str(tmp_path / "figure.png")]
-    shown = CliRunner().invoke(app, ["show", "alignment", str(model), *options])
-    assert shown.exit_code == 0, shown.output
-    assert "5 of the groups in" in shown.output
+    result = CliRunner().invoke(app, ["show", "alignment", str(model), *options])
+    assert result.exit_code == 0, result.output
+    assert "5 of the groups in" in result.output
     assert (tmp_path / "figure.png").is_file()
 
 
@@ -72,8 +76,8 @@ def test_a_frame_set(model: Path, photo: np.ndarray, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("model", "patches")
-def test_a_fault_is_one_line(doap, arguments: tuple[str, ...], message: str) -> None:  # type: ignore[no-untyped-def]
-    status, _, told = doap("show", "alignment", *arguments)
-    assert (status, told.count("\n")) == (1, 1)
-    assert message in told
+def test_an_error_is_one_line(doap: Doap, arguments: tuple[str, ...], message: str) -> None:
+    status, _, error = doap("show", "alignment", *arguments)
+    assert (status, error.count("\n")) == (1, 1)
+    assert message in error
     assert not Path("a.png").exists()

@@ -1,18 +1,20 @@
-"""`doap data hpatches`: HPatches folders from image sequences."""
+"""`doap data hpatches`: folders in the format of HPatches from image sequences."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from doap.cli.console import counting_bar, say
-from doap.datasets.build.hpatches_format import Made, Settings, make_hpatches, missing_sequences
-from doap.datasets.official.image_sequences import ImageSequence, find_sequences
+from doap.datasets.build.settings import HPatchesSettings
 from doap.errors import DoapError
-from doap.images.jitter import LEVELS
+
+if TYPE_CHECKING:
+    from doap.datasets.build.hpatches_format import FolderSummary
+    from doap.datasets.official.image_sequences import ImageSequence
 
 EXAMPLE = "Example: doap data hpatches sequences/ -o sets/hpatches"
+DEFAULT = HPatchesSettings()
 
 
 def hpatches(
@@ -20,58 +22,65 @@ def hpatches(
         list[Path],
         typer.Argument(metavar="SEQUENCES…", help="Image sequences with homographies, or folders of them."),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to make, with one folder a sequence.")],
-    points: Annotated[int, typer.Option(min=1, help="Points a sequence at most.")] = Settings.points,
-    seed: Annotated[int, typer.Option(min=0, help="Fixes the choice of points and the jitter.")] = Settings.seed,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to create, with one folder per sequence.")],
+    points: Annotated[int, typer.Option(min=1, help="Maximum number of points per sequence.")] = DEFAULT.points,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of points and of the jitter.")] = DEFAULT.seed,
 ) -> None:
-    """Make HPatches folders of image sequences: ref, easy, hard and tough strips in the official format.
+    """Make HPatches folders from image sequences: ref, easy, hard and tough strips in the official format.
 
-    A run that was stopped goes on with the folders that are missing. Sequences that cannot be read or have no point
-    are named at the end and left out.
+    An interrupted run continues with the missing folders when it is started again. Sequences that cannot be read or
+    have no points are skipped and listed at the end.
     """
-    found, failures = _find(sequences)
-    settings = Settings(points, seed)
-    if not found:
+    from doap.datasets.build.hpatches_format import make_hpatches, missing_sequences
+
+    readable, failures = _find_sequences(sequences)
+    settings = HPatchesSettings(points, seed)
+    if not readable:
         raise DoapError("; ".join(failures))
-    made: list[Made] = []
-    missing = missing_sequences(found, output, settings)
+    summaries: list[FolderSummary] = []
+    missing = missing_sequences(readable, output, settings)
     with counting_bar() as bar:
         task = bar.add_task("making folders", total=len(missing))
         for sequence in missing:
             try:
-                made.append(make_hpatches(sequence, output, settings))
+                summaries.append(make_hpatches(sequence, output, settings))
             except DoapError as error:
                 failures.append(str(error))
             else:
-                say(f"{output / sequence.name}: {made[-1].patches} patches a strip")
+                say(f"{output / sequence.name}: {summaries[-1].patches} patches per strip")
             bar.advance(task)
-    if made:
-        _summarise(made, output, len(found) - len(missing))
+    if summaries:
+        _summarise(summaries, output, len(readable) - len(missing))
     for line in failures:
-        say(f"left out: {line}", style="yellow")
-    if not made:
+        say(f"skipped: {line}", style="yellow")
+    if not summaries:
         raise DoapError(f"{output}: no sequence could be added")
 
 
-def _find(paths: list[Path]) -> tuple[list[ImageSequence], list[str]]:
-    """Sequences at the paths and in folders of them, and what was wrong with others."""
-    found: list[ImageSequence] = []
+def _find_sequences(paths: list[Path]) -> tuple[list["ImageSequence"], list[str]]:
+    """Return the sequences at the paths and in folders of them, and the errors of the others."""
+    from doap.datasets.official.image_sequences import find_sequences
+
+    sequences: list[ImageSequence] = []
     failures: list[str] = []
     for path in paths:
-        inside = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
-        for place in inside or [path]:
+        subfolders = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+        for folder in subfolders or [path]:
             try:
-                found += find_sequences(place)
+                sequences += find_sequences(folder)
             except DoapError as error:
                 failures.append(str(error))
-    return found, failures
+    return sequences, failures
 
 
-def _summarise(made: list[Made], output: Path, before: int) -> None:
-    already = f", {before} were there already" if before else ""
-    plural = "s" * (len(made) != 1)
-    say(f"{len(made)} sequence{plural}, {sum(m.patches for m in made)} patches a strip in all, in {output}{already}")
-    weights = [m.patches for m in made]
-    for level in LEVELS:
-        mean = np.average([m.overlaps[level] for m in made], weights=weights)
+def _summarise(summaries: list["FolderSummary"], output: Path, existing: int) -> None:
+    """Print the number of patches, and the mean overlap of jittered frames per level."""
+    import numpy as np
+
+    already = f", {existing} existed already" if existing else ""
+    plural = "s" * (len(summaries) != 1)
+    weights = [summary.patches for summary in summaries]
+    say(f"{len(summaries)} sequence{plural}, {sum(weights)} patches per strip in all, in {output}{already}")
+    for level in summaries[0].overlaps:
+        mean = np.average([summary.overlaps[level] for summary in summaries], weights=weights)
         say(f"{level} frames overlap the undisturbed ones by {mean:.3f} on average")

@@ -1,56 +1,56 @@
-"""`doap show`: looking into a model."""
+"""`doap show`: figures of the inner workings of a model."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, counting_bar, say
+from doap.cli.console import choose_device, say, step_bar
 from doap.cli.data_show import open_with_bar
-from doap.evaluation.alignment.benchmark import align, transformer_of
-from doap.evaluation.alignment.figure import draw_alignment
-from doap.files import check_figure_format
-from doap.networks.registry import load
+
+EXAMPLE = "Example: doap show alignment runs/st/weights.safetensors --data sets/hpatches -o alignment.png"
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
-def pictures() -> None:
-    """Look into a model."""
+def show() -> None:
+    """Draw what a model does."""
 
 
-@app.command(epilog="Example: doap show alignment runs/st/weights.safetensors --data sets/hpatches -o alignment.png")
+@app.command(epilog=EXAMPLE)
 def alignment(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="One with a Spatial Transformer: its .safetensors.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model with a Spatial Transformer: its .safetensors file.")
+    ],
     data: Annotated[Path, typer.Option(metavar="SET", help="A patch set, a frame set, or an official folder.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The picture to write.")],
-    groups: Annotated[int, typer.Option(min=1, max=20, help="Columns, a group each.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Fixes which groups, and the views of frames.")] = 0,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The figure to write.")],
+    groups: Annotated[int, typer.Option(min=1, max=20, help="Number of columns, one group per column.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the groups, and of the views of frames.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
 ) -> None:
-    """Draw groups of patches as they are, aligned by a model's Spatial Transformer, and aligned with zeros beyond.
+    """Draw groups of patches: original, aligned by the Spatial Transformer of a model, and aligned with zero padding.
 
-    Groups are drawn at random from those with the most patches, up to 16 of each. How much patches agree, the mean
+    Groups are sampled from those with the most patches, at most 16 patches of each. The agreement of patches, the mean
     correlation of their pixels, is measured on up to 200 groups.
     """
+    from doap.evaluation.alignment.benchmark import align, transformer_of
+    from doap.evaluation.alignment.figure import draw_alignment
+    from doap.files import check_figure_format
+    from doap.networks.registry import load
+
     check_figure_format(output)
-    loaded = load(model, choose_device(device))
-    transformer_of(loaded)  # refuses before a set is converted
-    found = open_with_bar(data)
-    with counting_bar() as bar:
-        task = bar.add_task("", total=None)
-
-        def show(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        result = align(loaded, found, seed, show)
+    descriptor = load(model, choose_device(device))
+    transformer_of(descriptor)  # fail before a set is converted
+    patches = open_with_bar(data)
+    with step_bar() as progress:
+        result = align(descriptor, patches, seed, progress)
     draw_alignment(result.groups[:groups], output)
-    say(f"correlation of patches, {len(result.groups)} groups of {found}:")
-    for name, measured in (
+    say(f"correlation of patches, {len(result.groups)} groups of {patches}:")
+    for name, agreement in (
         ("original", result.before),
         ("aligned", result.after),
         ("aligned, zeros beyond", result.after_zeros),
     ):
-        say(f"  {name + ':':<23}{measured.within:6.3f} within a group, {measured.between:6.3f} between groups")
+        say(f"  {name + ':':<23}{agreement.within:6.3f} within a group, {agreement.between:6.3f} between groups")
     say(f"{min(groups, len(result.groups))} of the groups in {output}")

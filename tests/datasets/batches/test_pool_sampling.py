@@ -21,7 +21,7 @@ def groups_of(data: GroupedSet, indices: np.ndarray) -> np.ndarray:
     """Return the groups of a batch, in order; each must be whole and contiguous."""
     runs = data.groups[indices][np.flatnonzero(np.diff(data.groups[indices], prepend=-1))]
     assert len(np.unique(runs)) == len(runs)
-    return runs
+    return np.asarray(runs)
 
 
 def test_an_epoch_visits_every_pair_of_sequences_once() -> None:

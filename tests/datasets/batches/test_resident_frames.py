@@ -22,7 +22,7 @@ def frames(photo: np.ndarray) -> FrameSet:
 def correlation(sampled: np.ndarray, plain: np.ndarray) -> np.ndarray:
     a, b = (x.reshape(len(x), -1).astype(float) for x in (sampled, plain))
     a, b = (x - x.mean(1, keepdims=True) for x in (a, b))
-    return (a * b).sum(1) / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1)
+    return np.asarray((a * b).sum(1) / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1))
 
 
 def test_sampled_patches_are_views_of_their_frames(frames: FrameSet, photo: np.ndarray, device: str) -> None:

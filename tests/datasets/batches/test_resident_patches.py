@@ -35,7 +35,7 @@ def test_patches_are_those_of_the_set(
 def area_average(patch: np.ndarray, size: int) -> np.ndarray:
     """Average by brute force, in pixels so fine that new and old pixels consist of whole numbers of them."""
     fine = np.kron(patch.astype(float), np.ones((size, size)))
-    return fine.reshape(size, len(patch), size, len(patch)).mean((1, 3))
+    return np.asarray(fine.reshape(size, len(patch), size, len(patch)).mean((1, 3)))
 
 
 @pytest.mark.parametrize("limit", [None, 0])

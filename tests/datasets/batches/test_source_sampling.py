@@ -20,7 +20,7 @@ def frames() -> FrameSet:
     of_group = np.array([(s, SOURCES.index(source)) for s, source, groups in POOLS for _ in range(groups)])
     groups = np.repeat(np.arange(len(of_group)), 1 + 2 * of_group[:, 1])
     groups = np.random.default_rng(0).permutation(groups)
-    geometry = np.tile(np.float32([[4, 0, 20], [0, 4, 20]]), (len(groups), 1, 1))
+    geometry = np.tile(np.array([[4, 0, 20], [0, 4, 20]], np.float32), (len(groups), 1, 1))
     image = encode(np.zeros((40, 40), np.uint8))
     photos = np.zeros(len(groups), np.int64)
     sequences, sources = of_group[groups].T

@@ -12,22 +12,22 @@ from doap.images.frames import detect_dog
 
 @pytest.fixture
 def frames(photo: np.ndarray) -> FrameSet:
-    """Groups of one, two and six frames in two photos; the second is the first, shifted by 40 pixels."""
+    """Return groups of one, two and six frames in two photos; the second is the first, shifted by 40 pixels."""
     shifted = photo[:, 40:]
-    found = detect_dog(photo, 200)
-    found = found[found[:, 0, 2] > 100][:30]
-    moved = found - np.float32([[0, 0, 40], [0, 0, 0]])
+    detected = detect_dog(photo, 200)
+    first = detected[detected[:, 0, 2] > 100][:30]
+    second = first - np.array([[0, 0, 40], [0, 0, 0]], np.float32)
     groups = np.concatenate([np.arange(30), np.arange(10), np.repeat(np.arange(5), 4)])
-    places = np.concatenate([found, moved[:10], np.repeat(moved[:5], 4, axis=0)])
+    geometry = np.concatenate([first, second[:10], np.repeat(second[:5], 4, axis=0)])
     photos = np.concatenate([np.zeros(30, int), np.ones(30, int)])
     sources = np.where(groups < 10, 2, 0)
     return FrameSet(
-        [encode(photo), encode(shifted)], ["left", "right"], photos, places, groups, np.zeros(60, int), sources,
+        [encode(photo), encode(shifted)], ["left", "right"], photos, geometry, groups, np.zeros(60, int), sources,
         ["scene"], np.array([[0, 3], [1, 7]]),
     )  # fmt: skip
 
 
-def test_groups_are_cut_plainly_and_filled_up(frames: FrameSet, photo: np.ndarray, tmp_path: Path) -> None:
+def test_groups_are_extracted_and_filled_up(frames: FrameSet, photo: np.ndarray, tmp_path: Path) -> None:
     cut_patches(frames, tmp_path / "set")
     cut = PatchSet.open(tmp_path / "set")
     sizes = np.diff(cut.members_start)
@@ -36,6 +36,7 @@ def test_groups_are_cut_plainly_and_filled_up(frames: FrameSet, photo: np.ndarra
         cut.labels["level"][cut.members[s:e]] for s, e in zip(cut.members_start, cut.members_start[1:], strict=False)
     ]
     assert [sorted(level.tolist()) for level in levels] == [[0] * 6] * 5 + [[0, 0, 1, 2]] * 5 + [[0, 1, 2, 3]] * 20
+    assert cut.frames is not None
     for number, image in enumerate((photo, photo[:, 40:])):
         plain = (cut.labels["photo"] == number) & (cut.labels["level"] == 0)
         own = extract_patches(image, cut.frames[plain], 32, 12.0)
@@ -51,7 +52,7 @@ def test_the_two_photos_of_a_group_show_the_same(frames: FrameSet, tmp_path: Pat
     plain = cut.labels["level"] == 0
     for group in range(10):
         pair = [np.flatnonzero(plain & (cut.groups == group) & (cut.labels["photo"] == n))[0] for n in (0, 1)]
-        # Apart from what the border repeats, both photos hold the same pixels.
+        # Both photos have the same pixels, except for the replicated border.
         difference = np.abs(np.subtract(*cut.take(pair).astype(int)))
         assert np.median(difference) <= 1
 

@@ -23,7 +23,7 @@ def stripes(count: int, angle: float, random: np.random.Generator) -> np.ndarray
     y, x = np.mgrid[:32, :32]
     phase = random.normal(0, 0.2, (count, 1, 1))
     wave = np.sin((x * np.cos(angle) + y * np.sin(angle)) / 3 + phase)
-    return (128 + 80 * wave + random.normal(0, 5, (count, 32, 32))).clip(0, 255).astype(np.uint8)
+    return np.asarray(128 + 80 * wave + random.normal(0, 5, (count, 32, 32))).clip(0, 255).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")

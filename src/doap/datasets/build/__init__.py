@@ -1,1 +1,1 @@
-"""Own photos to sets, splits, HPatches-format folders and image pairs."""
+"""Builds from own photos: sets, splits, folders in the format of HPatches, image pairs."""

@@ -1,4 +1,4 @@
-"""Frame sets put together: from the scenes of a build, or from unrelated photos."""
+"""Assembly of frame sets from the scenes of a build, or from unrelated photos."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,43 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.datasets.build.settings import BuildSettings
 from doap.datasets.sets.frame_set import SOURCES, Encoded, FrameSet, encode
-from doap.datasets.sets.writer import DEFAULT_EXTENT
 from doap.errors import DoapError
-from doap.images.overlaps import overlapping_groups
+from doap.images.overlaps import find_overlapping_groups
 from doap.images.reading import is_compact, read_grey, shrink
 from doap.images.reconstruction.scene_frames import SceneFrames
 from doap.types import Frames, Grey
 
-QUALITY = 95  # of photos that have to be encoded anew
-
-
-@dataclass(frozen=True)
-class BuildSettings:
-    """What to take from photos.
-
-    Attributes:
-        points: groups a photo or a still view gives at most; tracks are all kept.
-        views: take jittered views of single photos.
-        fixed: take pictures of still views.
-        tracks: take points tracked through overlapping photos.
-        longest: photos are shrunk to this many pixels on their longer side.
-        extent: half the side of a patch in units of the frame's scale.
-        seed: fixes the build.
-    """
-
-    points: int = 400
-    views: bool = True
-    fixed: bool = True
-    tracks: bool = True
-    longest: int = 1600
-    extent: float = DEFAULT_EXTENT
-    seed: int = 0
+WEBP_QUALITY = 95  # of photos that are encoded again
 
 
 @dataclass(frozen=True)
 class Photo:
-    """A photo: where it is, and what the set calls it."""
+    """The path of a photo, and its name in the set."""
 
     path: Path
     name: str
@@ -52,36 +29,36 @@ class Photo:
 
 @dataclass(frozen=True)
 class Scene:
-    """Photos that belong together, and what they gave."""
+    """Photos of one scene, and the groups of frames found in them."""
 
     name: str
     photos: list[Photo]
-    found: SceneFrames
+    frames: SceneFrames
 
 
 def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
-    """Number photos, groups and sequences through; photos that no frame lies in are left behind."""
-    pictures: list[Encoded] = []
+    """Build a frame set from scenes, each a sequence; photos without a frame are dropped."""
+    photos: list[Encoded] = []
     names: list[str] = []
     parts: dict[str, list[NDArray[Any]]] = {
         k: [] for k in ("photos", "frames", "groups", "sequences", "sources", "overlaps")
     }
     groups = 0
     for number, scene in enumerate(scenes):
-        found = scene.found
-        used, photos = np.unique(found.photos, return_inverse=True)
-        parts["photos"].append(photos.ravel() + len(pictures))
-        parts["frames"].append(found.frames)
-        parts["groups"].append(found.groups + groups)
-        parts["sequences"].append(np.full(len(photos), number))
-        parts["sources"].append(np.full(len(photos), SOURCES.index(found.source)))
-        parts["overlaps"].append(found.overlaps + groups)
-        pictures += [_encoded(scene.photos[place], settings) for place in used]
-        names += [scene.photos[place].name for place in used]
-        groups += int(found.groups.max()) + 1
-    joined = {name: np.concatenate(some) for name, some in parts.items()}
+        frames = scene.frames
+        used, indices = np.unique(frames.photos, return_inverse=True)
+        parts["photos"].append(indices.ravel() + len(photos))
+        parts["frames"].append(frames.frames)
+        parts["groups"].append(frames.groups + groups)
+        parts["sequences"].append(np.full(len(indices), number))
+        parts["sources"].append(np.full(len(indices), SOURCES.index(frames.source)))
+        parts["overlaps"].append(frames.overlaps + groups)
+        photos += [_encode(scene.photos[i], settings) for i in used]
+        names += [scene.photos[i].name for i in used]
+        groups += int(frames.groups.max()) + 1
+    joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
     return FrameSet(
-        pictures,
+        photos,
         names,
         joined["photos"],
         joined["frames"],
@@ -94,39 +71,39 @@ def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
     )
 
 
-def frames_of_photos(photos: Iterable[tuple[str, Grey]], detect: Callable[[Grey], Frames]) -> FrameSet:
-    """A frame set of unrelated photos: every detected frame is a group, every photo a sequence.
+def frame_set_from_photos(photos: Iterable[tuple[str, Grey]], detect: Callable[[Grey], Frames]) -> FrameSet:
+    """Build a frame set from unrelated photos: each detected frame is a group, each photo a sequence.
 
     Args:
-        photos: name and picture of each.
-        detect: gives the frames of a picture, (N, 2, 3); photos without one are left out.
+        photos: name and image of each photo.
+        detect: function that returns the frames of an image, (N, 2, 3); photos without frames are dropped.
 
     Raises:
         DoapError: if no photo has a frame.
     """
-    names, pictures, found = [], [], []
+    names, encoded, detected = [], [], []
     for name, image in photos:
         frames = detect(image)
         if len(frames):
             names.append(name)
-            pictures.append(encode(image))
-            found.append(frames)
-    if not found:
-        raise DoapError("no keypoint found in any photo; are they flat or tiny?")
-    photo = np.repeat(np.arange(len(found)), [len(frames) for frames in found])
-    frames = np.concatenate(found)
+            encoded.append(encode(image))
+            detected.append(frames)
+    if not detected:
+        raise DoapError("no keypoint found in any photo; use larger photos with more texture")
+    indices = np.repeat(np.arange(len(detected)), [len(frames) for frames in detected])
+    frames = np.concatenate(detected)
     groups = np.arange(len(frames))
-    overlaps = overlapping_groups(photo, frames, groups)
-    return FrameSet(pictures, names, photo, frames, groups, photo, np.zeros_like(photo), names, overlaps)
+    overlaps = find_overlapping_groups(indices, frames, groups)
+    return FrameSet(encoded, names, indices, frames, groups, indices, np.zeros_like(indices), names, overlaps)
 
 
 def read_photo(photo: Photo, settings: BuildSettings) -> Grey:
-    """The photo as the build sees it: grey, and shrunk if it is large."""
+    """Read a photo as grey image, shrunk to the size of the build."""
     return shrink(read_grey(photo.path), settings.longest)
 
 
-def _encoded(photo: Photo, settings: BuildSettings) -> Encoded:
-    """The photo's own bytes if they are few, so that nothing is lost; otherwise encoded anew, grey."""
+def _encode(photo: Photo, settings: BuildSettings) -> Encoded:
+    """Return the bytes of the photo's file if it is small, without loss; otherwise encode it again, grey."""
     if is_compact(photo.path, settings.longest):
         return np.frombuffer(photo.path.read_bytes(), np.uint8)
-    return encode(read_photo(photo, settings), QUALITY)
+    return encode(read_photo(photo, settings), WEBP_QUALITY)

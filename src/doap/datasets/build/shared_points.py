@@ -1,4 +1,4 @@
-"""What photos of a frame set share: the points that both show, the geometry these prove, and so which make a pair."""
+"""Points that two photos of a frame set share, the geometry they determine, and the pairs it is known for."""
 
 from itertools import combinations
 
@@ -9,94 +9,100 @@ from numpy.typing import NDArray
 from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
 from doap.geometry.ground_truth import GroundTruth, from_points
-from doap.geometry.robust import Geometry
+from doap.types import Geometry
 
 Points = NDArray[np.float64]
 
-SHARED = 40  # groups that overlapping photos must share to make a pair
-FLAT = 1.5  # pixels, root mean square: points so near a homography have no depth
-DEEP = 4.0  # pixels: points so far from every homography have enough depth to fix epipolar lines
-SURE = 1.0  # pixels that points may be off their epipolar lines on average
-SPREAD = 0.15  # of the picture that the points must span, in both: what they do not span they do not prove
+MIN_SHARED_GROUPS = 40  # of the photos of a pair
+MAX_PLANAR_ERROR = 1.5  # pixels, root mean square: points this near a homography have no depth
+MIN_DEPTH_ERROR = 4.0  # pixels: points this far from every homography have enough depth to determine epipolar lines
+MAX_EPIPOLAR_ERROR = 1.0  # pixels, mean distance of points from their epipolar lines
+MIN_SPAN = 0.15  # fraction of both images that the points must span; the geometry is unknown outside the span
 
 
 def shared_points(data: FrameSet, first: int, second: int) -> Points:
-    """The centres of groups that two photos show: (P, 4), rows x, y in the first and x, y in the second.
+    """Return the centres of the groups in both photos: (P, 4), rows x, y in the first and x, y in the second.
 
-    A group that a photo shows twice counts once.
+    A group that occurs twice in a photo counts once.
     """
-    here, there = (np.flatnonzero(data.photos == photo) for photo in (first, second))
-    _, a, b = np.intersect1d(data.groups[here], data.groups[there], return_indices=True)
-    return np.hstack([data.frames[here[a], :, 2], data.frames[there[b], :, 2]]).astype(np.float64)
+    in_first, in_second = (np.flatnonzero(data.photos == photo) for photo in (first, second))
+    _, a, b = np.intersect1d(data.groups[in_first], data.groups[in_second], return_indices=True)
+    return np.hstack([data.frames[in_first[a], :, 2], data.frames[in_second[b], :, 2]]).astype(np.float64)
 
 
-def proven_geometry(points: Points, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> GroundTruth | None:
-    """The geometry that shared points prove, or None where they leave it open.
+def determine_geometry(points: Points, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> GroundTruth | None:
+    """Return the geometry that shared points determine, or None if it is ambiguous.
 
-    Points that span little of a picture prove nothing of the rest. Points on one homography prove that one, for they
-    fix no epipolar lines; points well off every homography prove a fundamental matrix; what lies between is neither.
+    Points on a plane determine a homography, but no epipolar lines. Points far from every homography determine a
+    fundamental matrix. Points in between, or points that span a small part of an image, determine neither.
 
     Args:
-        points: (P, 4) as `shared_points` gives.
-        shapes: (height, width) of both pictures.
+        points: (P, 4) as returned by `shared_points`.
+        shapes: (height, width) of both images.
     """
-    if min(_span(points[:, :2], shapes[0]), _span(points[:, 2:], shapes[1])) < SPREAD:
+    if min(_span(points[:, :2], shapes[0]), _span(points[:, 2:], shapes[1])) < MIN_SPAN:
         return None
-    flat = fitted(points, "homography")
-    off = np.inf if flat is None else np.sqrt((flat.errors(points[:, :2], points[:, 2:]) ** 2).mean())
-    if off <= FLAT:
-        return flat
-    deep = fitted(points, "fundamental") if off >= DEEP else None
-    return deep if deep is not None and deep.error_of(deep.matrix) <= SURE else None
+    planar = fit_geometry(points, "homography")
+    error = np.inf if planar is None else np.sqrt((planar.errors(points[:, :2], points[:, 2:]) ** 2).mean())
+    if error <= MAX_PLANAR_ERROR:
+        return planar
+    epipolar = fit_geometry(points, "fundamental") if error >= MIN_DEPTH_ERROR else None
+    is_accurate = epipolar is not None and epipolar.mean_error(epipolar.matrix) <= MAX_EPIPOLAR_ERROR
+    return epipolar if is_accurate else None
 
 
-def fitted(points: Points, geometry: Geometry) -> GroundTruth | None:
-    """The best geometry of a kind by least squares; None where it fits badly, or too few points fix it."""
+def fit_geometry(points: Points, geometry: Geometry) -> GroundTruth | None:
+    """Fit a geometry by least squares; return None if the fit is bad or the points do not determine it."""
     try:
         return from_points(points, geometry, "")
     except DoapError:
         return None
 
 
-def overlapping_pairs(
+def sample_overlapping_pairs(
     data: FrameSet, sequences: tuple[int, ...], count: int, random: np.random.Generator
 ) -> list[tuple[int, int, GroundTruth]]:
-    """Pairs of photos of a scene with the geometry they were proven to have, drawn from the harder half of all such.
+    """Sample pairs of photos of a scene with known geometry from the harder half of all such pairs.
 
-    A pair is the harder, the fewer of its groups the photo that shows fewer shares with the other: the camera moved
-    more.
+    A pair is harder if its photos share a smaller fraction of their groups, because the camera moved more. The
+    fraction refers to the photo with fewer groups.
 
     Args:
-        data: where the scene is.
-        sequences: its ids; photos of different ones share nothing.
-        count: how many pairs at most.
-        random: draws them.
+        data: the set.
+        sequences: the sequences of the scene; photos of different sequences share no groups.
+        count: maximum number of pairs.
+        random: generator of the sample.
+
+    Returns:
+        First photo, second photo and ground truth of each pair.
     """
-    proven = [pair for sequence in sequences for pair in _proven_pairs(data, sequence)]
-    harder = sorted(proven, key=lambda pair: pair[:3])[: (len(proven) + 1) // 2]
-    return [harder[place][1:] for place in sorted(random.permutation(len(harder))[:count])]
+    pairs = [pair for sequence in sequences for pair in _determined_pairs(data, sequence)]
+    harder = sorted(pairs, key=lambda pair: pair[:3])[: (len(pairs) + 1) // 2]
+    return [harder[i][1:] for i in sorted(random.permutation(len(harder))[:count])]
 
 
-def _proven_pairs(data: FrameSet, sequence: int) -> list[tuple[float, int, int, GroundTruth]]:
-    """All pairs of photos of a sequence whose geometry is proven, with the share of groups in common.
+def _determined_pairs(data: FrameSet, sequence: int) -> list[tuple[float, int, int, GroundTruth]]:
+    """Return all pairs of photos of a sequence whose geometry is known, with the fraction of groups they share.
 
-    Where some pair has depth the scene has, and points that look flat in another pair just do not show it.
+    If some pair shows depth, the scene is not planar: pairs that fit a homography are then dropped.
     """
-    part = data.part(data.sequences == sequence)
-    photos = np.unique(part.photos).tolist()
-    groups = {photo: len(np.unique(part.groups[part.photos == photo])) for photo in photos}
-    shapes = {photo: data.picture(photo).shape for photo in photos}
-    proven = []
+    scene = data.select(data.sequences == sequence)
+    photos = np.unique(scene.photos).tolist()
+    groups = {photo: len(np.unique(scene.groups[scene.photos == photo])) for photo in photos}
+    shapes = {photo: data.read_photo(photo).shape for photo in photos}
+    pairs = []
     for first, second in combinations(photos, 2):
-        points = shared_points(part, first, second)
-        if len(points) >= SHARED and (truth := proven_geometry(points, (shapes[first], shapes[second]))):
-            proven.append((len(points) / min(groups[first], groups[second]), first, second, truth))
-    deep = [pair for pair in proven if pair[3].geometry == "fundamental"]
-    return deep or proven
+        points = shared_points(scene, first, second)
+        if len(points) < MIN_SHARED_GROUPS:
+            continue
+        if ground_truth := determine_geometry(points, (shapes[first], shapes[second])):
+            pairs.append((len(points) / min(groups[first], groups[second]), first, second, ground_truth))
+    with_depth = [pair for pair in pairs if pair[3].geometry == "fundamental"]
+    return with_depth or pairs
 
 
 def _span(points: Points, shape: tuple[int, ...]) -> float:
-    """The area of the convex hull of (P, 2) points as a share of the picture's."""
+    """Return the area of the convex hull of (P, 2) points as a fraction of the image."""
     if not len(points):
         return 0.0
     return float(cv2.contourArea(cv2.convexHull(points.astype(np.float32)))) / (shape[0] * shape[1])

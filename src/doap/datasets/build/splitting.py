@@ -1,4 +1,4 @@
-"""Photos set aside: a set in two, by scene and never by patch, so that what is judged on was never trained on."""
+"""Splits of a set into training and validation, by scene and never by patch: the two share no scene."""
 
 import csv
 from collections.abc import Sequence
@@ -10,87 +10,90 @@ import numpy as np
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
 from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
-from doap.datasets.sets.scenes import SetScene, scenes_of, seeded_order
+from doap.datasets.sets.scenes import SetScene, find_scenes, seeded_order
 from doap.errors import DoapError
 from doap.files import atomic_folder
 
-TRAIN, VAL = HALVES = ("train", "aside")
+TRAIN, VAL = SPLITS = ("train", "val")
 TABLE = "split.csv"
 
 
 @dataclass(frozen=True)
-class Half:
-    """One side of a split: its scenes, and the part of the set they are."""
+class SplitPart:
+    """One part of a split: its scenes, and the subset of the data."""
 
     scenes: list[SetScene]
     data: PatchSet | FrameSet
 
 
-def write_split(data: PatchSet | FrameSet, target: Path, share: float, seed: int) -> dict[str, Half]:
-    """Write `target`/train and `target`/aside, whole sets both, and split.csv, which says where each scene went.
+def write_split(data: PatchSet | FrameSet, target: Path, val_fraction: float, seed: int) -> dict[str, SplitPart]:
+    """Write the sets `target`/train and `target`/val, and split.csv, which lists the part of each scene.
 
     Args:
-        data: the set, left as it is.
-        target: the folder to make; refused if it exists.
-        share: of the scenes of each source, to set aside.
-        seed: fixes which.
+        data: the set; it is not changed.
+        target: the folder to create; refused if it exists.
+        val_fraction: fraction of the scenes of each source for validation.
+        seed: determines the scenes.
 
     Returns:
-        The halves by name.
+        The parts by name, "train" and "val".
 
     Raises:
-        DoapError: if there are no two scenes of one source.
+        DoapError: if no source has two scenes.
     """
-    halves = {name: Half(half.scenes, _trim(half.data)) for name, half in split_scenes(data, share, seed).items()}
+    parts = split_scenes(data, val_fraction, seed)
+    parts = {name: SplitPart(part.scenes, _trim(part.data)) for name, part in parts.items()}
     with atomic_folder(target) as folder:
-        for name, half in halves.items():
-            half.data.save(folder / name)
-        _write_table(folder / TABLE, halves)
-    return halves
+        for name, part in parts.items():
+            part.data.save(folder / name)
+        _write_table(folder / TABLE, parts)
+    return parts
 
 
-def split_scenes(data: PatchSet | FrameSet, share: float, seed: int) -> dict[str, Half]:
-    """The halves of a set by name, `train` and `aside`, which share no scene.
+def split_scenes(data: PatchSet | FrameSet, val_fraction: float, seed: int) -> dict[str, SplitPart]:
+    """Split a set into the parts "train" and "val", which share no scene.
 
     Args:
         data: the set.
-        share: of the scenes of each source, to set aside.
-        seed: fixes which.
+        val_fraction: fraction of the scenes of each source for validation.
+        seed: determines the scenes.
 
     Raises:
-        DoapError: if there are no two scenes of one source.
+        DoapError: if no source has two scenes.
     """
-    scenes = scenes_of(data)
-    aside = choose_val(scenes, share, seed)
+    scenes = find_scenes(data)
+    val = choose_val(scenes, val_fraction, seed)
     return {
-        TRAIN: _half(data, [scene for scene in scenes if scene.name not in aside]),
-        VAL: _half(data, [scene for scene in scenes if scene.name in aside]),
+        TRAIN: _select_scenes(data, [scene for scene in scenes if scene.name not in val]),
+        VAL: _select_scenes(data, [scene for scene in scenes if scene.name in val]),
     }
 
 
-def choose_val(scenes: Sequence[SetScene], share: float, seed: int) -> set[str]:
-    """Names of the scenes to set aside: that share of each source, at least one where a source has two.
+def choose_val(scenes: Sequence[SetScene], val_fraction: float, seed: int) -> set[str]:
+    """Return the names of the validation scenes: a fraction of each source, at least one of sources with two.
 
     Raises:
-        DoapError: if there are no two scenes of one source.
+        DoapError: if no source has two scenes.
     """
-    chosen: set[str] = set()
+    val: set[str] = set()
     for source in ("", *SOURCES):
         names = seeded_order([scene.name for scene in scenes if scene.source == source], seed)
         if len(names) > 1:
-            chosen.update(names[: min(max(1, round(share * len(names))), len(names) - 1)])
-    if not chosen:
-        raise DoapError(f"a split keeps scenes whole, and no two of {len(scenes)} are of one kind; add photos")
-    return chosen
+            val.update(names[: min(max(1, round(val_fraction * len(names))), len(names) - 1)])
+    if not val:
+        raise DoapError(
+            f"a split keeps scenes whole, and no two of {len(scenes)} scenes have the same source; add photos"
+        )
+    return val
 
 
 def trim_frames(data: FrameSet) -> FrameSet:
-    """The same content without photos and sequences that have no frame; only groups keep their numbers."""
-    kept, photos = np.unique(data.photos, return_inverse=True)
+    """Return the set without photos and sequences that have no frame, renumbered; group ids are unchanged."""
+    used, photos = np.unique(data.photos, return_inverse=True)
     sequences, names = _trim_sequences(data)
     return FrameSet(
-        [data.pictures[number] for number in kept],
-        [data.photo_names[number] for number in kept],
+        [data.encoded_photos[number] for number in used],
+        [data.photo_names[number] for number in used],
         photos.ravel(),
         data.frames,
         data.groups,
@@ -103,11 +106,11 @@ def trim_frames(data: FrameSet) -> FrameSet:
 
 
 def trim_patches(data: PatchSet) -> PatchSet:
-    """The same content without photos and sequences that have no patch; only groups keep their numbers."""
+    """Return the set without photos and sequences that have no patch, renumbered; group ids are unchanged."""
     labels, photo_names = data.labels, data.photo_names
     if "photo" in labels and photo_names:
-        kept, photos = np.unique(labels["photo"], return_inverse=True)
-        labels, photo_names = {**labels, "photo": photos.ravel()}, [photo_names[number] for number in kept]
+        used, photos = np.unique(labels["photo"], return_inverse=True)
+        labels, photo_names = {**labels, "photo": photos.ravel()}, [photo_names[number] for number in used]
     sequences, names = _trim_sequences(data)
     return PatchSet(
         data.shards, data.groups, sequences, labels, names, data.extent, data.overlaps, data.frames, photo_names
@@ -115,28 +118,26 @@ def trim_patches(data: PatchSet) -> PatchSet:
 
 
 def _trim_sequences(data: PatchSet | FrameSet) -> tuple[Ids, list[str]]:
-    """The sequence of each item, numbered anew, and the names of those that have one."""
+    """Return the renumbered sequence of each item, and the names of the sequences with items."""
     used, sequences = np.unique(data.sequences, return_inverse=True)
     return sequences.ravel(), [data.sequence_names[number] for number in used] if data.sequence_names else []
 
 
-def _half(data: PatchSet | FrameSet, scenes: list[SetScene]) -> Half:
-    wanted = np.isin(data.sequences, [sequence for scene in scenes for sequence in scene.sequences])
-    return Half(scenes, data.part(wanted))
+def _select_scenes(data: PatchSet | FrameSet, scenes: list[SetScene]) -> SplitPart:
+    mask = np.isin(data.sequences, [sequence for scene in scenes for sequence in scene.sequences])
+    return SplitPart(scenes, data.select(mask))
 
 
 def _trim(data: PatchSet | FrameSet) -> PatchSet | FrameSet:
     return trim_frames(data) if isinstance(data, FrameSet) else trim_patches(data)
 
 
-def _write_table(file: Path, halves: dict[str, Half]) -> None:
-    """A row a scene, in the order of their names."""
+def _write_table(file: Path, parts: dict[str, SplitPart]) -> None:
+    """Write one row per scene, sorted by name."""
     rows = [
-        (scene.name, scene.source, len(scene.sequences), half)
-        for half, content in halves.items()
-        for scene in content.scenes
+        (scene.name, scene.source, len(scene.sequences), name) for name, part in parts.items() for scene in part.scenes
     ]
     with file.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("scene", "source", "sequences", "half"))
+        writer.writerow(("scene", "source", "sequences", "split"))
         writer.writerows(sorted(rows))

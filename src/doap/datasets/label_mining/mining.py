@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.datasets.batches.resident_patches import to_device
+from doap.datasets.label_mining import CLUSTERS, PERCENTILE
 from doap.datasets.label_mining.hog import hog
 from doap.datasets.label_mining.k_means import k_means
 from doap.datasets.sets.groups import GroupedSet, Ids
@@ -28,8 +29,6 @@ from doap.files import atomic_file
 from doap.objectives.lists import IgnoreTable
 from doap.types import Progress, no_progress
 
-CLUSTERS = 100
-PERCENTILE = 20.0
 FORMAT = "doap mined labels 1"
 CHUNK_SIZE = 256  # patches described per step
 HOG_SIZE = 64  # side in pixels of the patches given to HOG

@@ -1,0 +1,60 @@
+"""Settings of builds. Kept apart from the builds, so that the command line reads the defaults without loading them."""
+
+from dataclasses import dataclass
+
+from doap.datasets.sets.writer import DEFAULT_EXTENT
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """Settings of a build of a set from photos.
+
+    Attributes:
+        points: maximum number of groups per single photo or static view; all tracks are kept.
+        views: use single photos, whose groups are seen in jittered views.
+        static: use photos of static views.
+        tracks: use points tracked through overlapping photos.
+        longest: photos are shrunk to at most this many pixels on the longer side.
+        extent: half the side of a patch in units of the frame's scale.
+        seed: determines the build.
+    """
+
+    points: int = 400
+    views: bool = True
+    static: bool = True
+    tracks: bool = True
+    longest: int = 1600
+    extent: float = DEFAULT_EXTENT
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class HPatchesSettings:
+    """Settings of folders in the format of HPatches.
+
+    Stored beside the folders, so that an interrupted run continues with the same ones.
+
+    Attributes:
+        points: maximum number of points per sequence.
+        seed: determines the selection of frames and the jitter.
+    """
+
+    points: int = 1500
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class PairSettings:
+    """Settings of image pairs.
+
+    Attributes:
+        per_scene: maximum number of pairs of overlapping photos per scene.
+        copies: number of pairs per static view or single photo.
+        singles: maximum number of single photos to copy, one per scene.
+        seed: determines the selection, the warps and the light.
+    """
+
+    per_scene: int = 3
+    copies: int = 2
+    singles: int = 60
+    seed: int = 0
