@@ -94,15 +94,16 @@ def render_matches(
     corners = [(0, TITLE_HEIGHT), (images[0].shape[1] + GAP, TITLE_HEIGHT)]
     picture = _canvas(images, corners)
     # A pixel centre (x, y) of the image is ((x + 0.5) scale - 0.5) in the resized one.
-    ends = [
+    first_ends, second_ends = (
         (np.asarray(points, np.float64).reshape(-1, 2) + 0.5) * scale - 0.5 + corner
         for points, corner in zip((first_points, second_points), corners, strict=True)
-    ]
+    )
     heights = np.asarray(first_points, np.float64).reshape(-1, 2)[:, 1]
     colours = _rainbow(heights) if correct is None else np.where(correct[:, None], CORRECT, WRONG)
-    _draw_lines(picture, *ends, colours, np.argsort(heights)[:: max(1, -(-len(heights) // MAX_LINES))])
-    for points in ends:
-        for point, colour in zip(points, colours, strict=True):
+    spread = np.argsort(heights)[:: max(1, -(-len(heights) // MAX_LINES))]
+    _draw_lines(picture, first_ends, second_ends, colours, spread)
+    for ends in (first_ends, second_ends):
+        for point, colour in zip(ends, colours, strict=True):
             cv2.circle(picture, _fixed(point), round(DOT_RADIUS * 2**SUBPIXEL_BITS), _scalar(colour), cv2.FILLED,
                        cv2.LINE_AA, SUBPIXEL_BITS)  # fmt: skip
     return _write_title(picture, title)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.geometry.ellipses import overlap, scales
-from doap.geometry.homographies import transform_points
+from doap.geometry.homographies import invert_homography, transform_points
 from doap.images.frames import transform_frames
 from doap.types import Frames, Homography
 
@@ -57,7 +57,7 @@ def find_correspondences(first: Frames, second: Frames, homography: Homography) 
     Returns:
         (C, 2) indices into `first` and `second`, in the order of `first`.
     """
-    back = transform_frames(second, np.asarray(np.linalg.inv(homography), np.float64))
+    back = transform_frames(second, invert_homography(homography))
     i, j = _candidates(first, back)
     overlaps = np.empty(len(i))
     for start in range(0, len(i), CHUNK_SIZE):

@@ -13,11 +13,19 @@ from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Table
 from doap.evaluation.image_pairs import correspondences
 from doap.evaluation.image_pairs.oxford import format_extent
-from doap.evaluation.image_pairs.pairs_figure import draw_pair_matches, draw_pairs
 from doap.evaluation.image_pairs.reading import PairReader
-from doap.evaluation.image_pairs.scoring import CORRECT_PIXELS, ImagePair, score_all
+from doap.evaluation.image_pairs.scoring import (
+    CORRECT_PIXELS,
+    ImagePair,
+    describe_pair,
+    match_errors,
+    match_pair,
+    score_all,
+)
 from doap.evaluation.image_pairs.tables import compare_all, pairs_tables
 from doap.evaluation.metrics import significance
+from doap.features import FrameDescriber
+from doap.features.drawing import draw_matches
 from doap.types import Geometry, StepProgress, no_step_progress
 
 CORRECT_MATCH = (
@@ -101,7 +109,22 @@ class ImagePairs:
     @staticmethod
     def draw(result: Result, path: Path) -> None:
         """Draw mean AP, correct matches by threshold and correct geometries."""
+        from doap.evaluation.image_pairs.pairs_figure import draw_pairs
+
         draw_pairs(result, path)
+
+
+def draw_pair_matches(pair: ImagePair, describer: FrameDescriber, path: Path) -> None:
+    """Draw the verified matches of one descriptor: green within 3 pixels of the ground truth, otherwise red."""
+    matches = match_pair(pair, *describe_pair(pair, describer))
+    correct = (match_errors(pair, matches) <= CORRECT_PIXELS)[matches.inliers]
+    verified = matches.indices[matches.inliers]
+    title = (
+        f"{pair.sequence} {pair.name}, {describer.name}: {len(verified)} verified of {len(matches)} mutual matches, "
+        f"{int(correct.sum())} correct within {CORRECT_PIXELS:g} pixels"
+    )
+    points = pair.first.frames[verified[:, 0], :, 2], pair.second.frames[verified[:, 1], :, 2]
+    draw_matches(pair.first.image, pair.second.image, *points, title, path, correct)
 
 
 def _file_name(pair: ImagePair) -> str:

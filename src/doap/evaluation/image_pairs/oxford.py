@@ -17,7 +17,6 @@ from doap.evaluation.harness.methods import Method
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Table
 from doap.evaluation.image_pairs import correspondences
-from doap.evaluation.image_pairs.oxford_figure import draw_oxford
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import score_all
 from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES
@@ -74,6 +73,8 @@ class Oxford:
     @staticmethod
     def draw(result: Result, path: Path) -> None:
         """Draw AP by sequence as bars."""
+        from doap.evaluation.image_pairs.oxford_figure import draw_oxford
+
         draw_oxford(result, path)
 
 

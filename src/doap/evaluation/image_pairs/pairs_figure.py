@@ -1,4 +1,4 @@
-"""Figures of matching on own pairs: scores of each descriptor, and its matches on one pair."""
+"""Figure of matching on own pairs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,17 +9,8 @@ from matplotlib.figure import Figure
 
 from doap.evaluation.harness.bars import WHISKERS, colours_of, interval_errors
 from doap.evaluation.harness.result import Result, Score
-from doap.evaluation.image_pairs.scoring import (
-    CORRECT_PIXELS,
-    PIXELS,
-    ImagePair,
-    describe_pair,
-    match_errors,
-    match_pair,
-)
+from doap.evaluation.image_pairs.scoring import PIXELS
 from doap.evaluation.metrics.significance import summarise
-from doap.features import FrameDescriber
-from doap.features.drawing import draw_matches
 from doap.files import write_figure
 
 RATES = tuple(f"correct within {pixels} px" for pixels in PIXELS)
@@ -50,19 +41,6 @@ def draw_pairs(result: Result, path: Path) -> None:
     _bars(right, rows, "geometry correct", "pairs with a correct geometry, %", colours)
     right.set_yticklabels([])
     write_figure(figure, path, dpi=130)
-
-
-def draw_pair_matches(pair: ImagePair, describer: FrameDescriber, path: Path) -> None:
-    """Draw the verified matches of one descriptor: green within 3 pixels of the ground truth, otherwise red."""
-    matches = match_pair(pair, *describe_pair(pair, describer))
-    correct = (match_errors(pair, matches) <= CORRECT_PIXELS)[matches.inliers]
-    verified = matches.indices[matches.inliers]
-    title = (
-        f"{pair.sequence} {pair.name}, {describer.name}: {len(verified)} verified of {len(matches)} mutual matches, "
-        f"{int(correct.sum())} correct within {CORRECT_PIXELS:g} pixels"
-    )
-    points = pair.first.frames[verified[:, 0], :, 2], pair.second.frames[verified[:, 1], :, 2]
-    draw_matches(pair.first.image, pair.second.image, *points, title, path, correct)
 
 
 def _bars(axes: Axes, rows: Sequence[Score], column: str, label: str, colours: dict[str, str]) -> None:

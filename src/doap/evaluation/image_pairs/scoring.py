@@ -16,6 +16,7 @@ from doap.evaluation.image_pairs.correspondences import common_frames, find_corr
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.features import FrameDescriber, Matches
 from doap.geometry.ground_truth import GroundTruth
+from doap.geometry.homographies import invert_homography
 from doap.geometry.robust import verify
 from doap.matching.nearest import mutual_nearest, nearest
 from doap.types import Descriptors, Frames, Grey, StepProgress, no_step_progress
@@ -68,7 +69,7 @@ class ImagePair:
         """Indices of the frames of each image in the part that both show; all frames if no homography is known."""
         if self.ground_truth.geometry == "fundamental":
             return np.arange(len(self.first.frames)), np.arange(len(self.second.frames))
-        forward, backward = self.ground_truth.matrix, np.asarray(np.linalg.inv(self.ground_truth.matrix), np.float64)
+        forward, backward = self.ground_truth.matrix, invert_homography(self.ground_truth.matrix)
         return (
             common_frames(self.first.frames, forward, self.second.image.shape),
             common_frames(self.second.frames, backward, self.first.image.shape),

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 
 from doap.errors import DoapError
-from doap.evaluation.harness.figures import draw_bars
 from doap.evaluation.harness.methods import Method
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Row, Table
@@ -96,6 +95,8 @@ class Warped:
     @staticmethod
     def draw(result: Result, path: Path) -> None:
         """Draw the mAP of each descriptor as a bar."""
+        from doap.evaluation.harness.figures import draw_bars
+
         draw_bars(mean_scores(result.scores), path)
 
 
