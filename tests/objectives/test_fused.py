@@ -24,11 +24,11 @@ def random_ignore(items: int, labels: int, share: float) -> IgnoreTable:
 
 
 # Outputs, groups, kind, bins, ignored pairs, weight of the pools, and pools.
-Batch = tuple[Tensor, Tensor, Kind, int, IgnoreTable | None, float, Tensor | None]
+LossCase = tuple[Tensor, Tensor, Kind, int, IgnoreTable | None, float, Tensor | None]
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> Batch:
+def batches(draw: st.DrawFn) -> LossCase:
     items = draw(st.integers(2, 40))
     dimensions = draw(st.integers(2, 9))
     torch.manual_seed(draw(st.integers(0, 2**31)))
@@ -49,7 +49,7 @@ def value_and_gradient(loss: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
 
 @settings(max_examples=150, deadline=None)
 @given(batch=batches(), size=st.sampled_from([3, 7, 512]))
-def test_equals_the_textbook(batch: Batch, size: int) -> None:
+def test_equals_the_textbook(batch: LossCase, size: int) -> None:
     outputs, groups, kind, bins, ignore, pooled_weight, pools = batch
     outputs = outputs.requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
