@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from doap.cli.main import app
-from doap.datasets.download.catalogue import CATALOGUE, Part
+from doap.datasets.download.catalogue import CATALOGUE, RemoteFile
 from doap.datasets.sets.patch_set import PatchSet
+from support.command_line import Doap
 from support.hostile_archives import HOSTILE, tarred, zipped
 from support.local_server import Site
 from support.small_official_sets import (
@@ -41,9 +42,12 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
+Make = Callable[[str], Path]
+
+
 @pytest.fixture
-def made(site: Site, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    """Make a small copy of a data set, serve it, and let the catalogue point there; gives its folder."""
+def made(site: Site, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Return a function that writes a small copy of a data set, serves it and enters it in the catalogue."""
 
     def make(name: str) -> Path:
         build, expected, _ = MADE[name]
@@ -51,16 +55,16 @@ def made(site: Site, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
         folder = build(tmp_path_factory.mktemp("made") / "content")
         contents = files_of(folder)
         if name in ("hpatches-tasks", "romepatches"):
-            parts = tuple(Part(file, (site.put(f"{name}/{file}", contents[file]),), False) for file in contents)
+            files = tuple(RemoteFile(file, (site.put(f"{name}/{file}", contents[file]),), False) for file in contents)
         elif name == "oxford":
-            parts = tuple(
-                replace(part, mirrors=(site.put(part.file, tarred(files_of(folder / part.folder))),))
-                for part in data.parts
+            files = tuple(
+                replace(file, urls=(site.put(file.name, tarred(files_of(folder / file.folder))),))
+                for file in data.files
             )
         else:
-            wrapped = {f"release/{path}": content for path, content in contents.items()}
-            parts = (replace(data.parts[0], mirrors=(site.put(data.parts[0].file, zipped(wrapped)),)),)
-        monkeypatch.setitem(CATALOGUE, name, replace(data, parts=parts, expected=expected, size=10_000_000))
+            enclosed = {f"release/{path}": content for path, content in contents.items()}
+            files = (replace(data.files[0], urls=(site.put(data.files[0].name, zipped(enclosed)),)),)
+        monkeypatch.setitem(CATALOGUE, name, replace(data, files=files, expected=expected, size=10_000_000))
         return folder
 
     return make
@@ -74,7 +78,7 @@ def test_the_verbs_have_help_with_an_example(verb: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name != "hpatches"])
-def test_every_set_is_downloaded_and_checked(doap, made, tmp_path: Path, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_every_set_is_downloaded_and_checked(doap: Doap, made: Make, tmp_path: Path, name: str) -> None:
     folder = made(name)
     status, shown, errors = doap("data", "download", name, "-o", "sets")
     assert (status, errors) == (0, "")
@@ -88,7 +92,9 @@ def test_every_set_is_downloaded_and_checked(doap, made, tmp_path: Path, name: s
     assert again == shown.replace("is now in", "is already in")
 
 
-def test_hpatches_brings_its_lists_and_sets_are_listed(doap, made, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_hpatches_comes_with_its_task_lists_and_sets_are_listed(
+    doap: Doap, made: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made("hpatches")
     made("hpatches-tasks")
     monkeypatch.setenv("DOAP_DATA", str(tmp_path / "shelf"))
@@ -103,35 +109,35 @@ def test_hpatches_brings_its_lists_and_sets_are_listed(doap, made, tmp_path: Pat
     for name in CATALOGUE:
         assert f"│ {name} " in shown
     assert f"hpatches-tasks is in {tmp_path / 'shelf' / 'hpatches-tasks'}: 2 splits" in shown
-    assert f"hpatches is in {tmp_path / 'shelf' / 'hpatches'}, but not whole: i_one/ref.png: missing" in shown
+    assert f"hpatches is in {tmp_path / 'shelf' / 'hpatches'}, but not complete: i_one/ref.png: missing" in shown
     assert f"patch set in {tmp_path / 'shelf' / 'own' / 'set'}" in shown
     status, shown, _ = doap("data", "list", "nowhere")
-    assert "none is in nowhere yet; get one with doap data download NAME -o nowhere" in shown
+    assert "no sets in nowhere; get one with doap data download NAME -o nowhere" in shown
 
 
-def test_a_known_hash_is_compared(doap, made, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_known_hash_is_compared(doap: Doap, made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made("hpatches-sequences")
     _, shown, _ = doap("data", "download", "hpatches-sequences", "-o", "one", "--keep-archive")
-    right = shown.split("sha256:")[1].split()[0]
+    sha256 = shown.split("sha256:")[1].split()[0]
     assert Path("one/downloads/hpatches-sequences/hpatches-sequences-release.zip").exists()
     data = CATALOGUE["hpatches-sequences"]
-    monkeypatch.setitem(CATALOGUE, data.name, replace(data, sha256=right))
-    assert f"its content is right: sha256:{right}" in doap("data", "download", data.name, "-o", "two")[1]
+    monkeypatch.setitem(CATALOGUE, data.name, replace(data, sha256=sha256))
+    assert f"its content is correct: sha256:{sha256}" in doap("data", "download", data.name, "-o", "two")[1]
     monkeypatch.setitem(CATALOGUE, data.name, replace(data, sha256="f" * 64))
     status, _, errors = doap("data", "download", data.name, "-o", "three")
     assert (status, errors.count("\n")) == (1, 1)
-    assert f"the content has sha256:{right}, but hpatches-sequences has sha256:ffff" in errors
+    assert f"the content has sha256:{sha256}, but hpatches-sequences has sha256:ffff" in errors
     assert not Path("three/hpatches-sequences").exists()
 
 
-def test_one_set_that_fails_does_not_stop_the_others(doap, made, site: Site) -> None:  # type: ignore[no-untyped-def]
+def test_one_set_that_fails_does_not_stop_the_others(doap: Doap, made: Make, site: Site) -> None:
     made("phototour-liberty")
     made("hpatches-sequences")
     del site.pages["/liberty.zip"]
     status, shown, errors = doap("data", "download", "phototour-liberty", "hpatches-sequences", "-o", "sets")
     assert (status, errors.count("\n")) == (1, 1)
     assert "hpatches-sequences is now in" in shown
-    assert "liberty.zip: no mirror gave it; http://127.0.0.1:" in errors
+    assert "liberty.zip: no mirror delivered it; http://127.0.0.1:" in errors
     assert (
         "HTTP 404 Not Found; get it by hand from http://matthewalunbrown.com/patchdata/patchdata.html, put it "
         in errors
@@ -142,43 +148,45 @@ def test_one_set_that_fails_does_not_stop_the_others(doap, made, site: Site) -> 
     assert status == 1
 
 
-def test_a_file_put_by_hand_is_taken(doap, made, site: Site) -> None:  # type: ignore[no-untyped-def]
+def test_a_file_copied_by_hand_is_used(doap: Doap, made: Make, site: Site) -> None:
     made("phototour-liberty")
     by_hand = Path("data/downloads/phototour-liberty/liberty.zip")
     by_hand.parent.mkdir(parents=True)
     by_hand.write_bytes(site.pages["/liberty.zip"].content)
     status, shown, _ = doap("data", "download", "phototour-liberty")
-    assert (status, site.asked) == (0, [])
+    assert (status, site.requests) == (0, [])
     assert "phototour-liberty is now in data/phototour-liberty" in shown
 
 
 @pytest.mark.parametrize(
     "name", ["zip leads out", "zip link", "tar link and through it", "tar device", "zip encrypted"]
 )
-def test_hostile_archives_are_one_line_and_leave_nothing(doap, made, site: Site, tmp_path: Path, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_hostile_archives_are_one_line_and_leave_nothing(
+    doap: Doap, made: Make, site: Site, tmp_path: Path, name: str
+) -> None:
     made("phototour-liberty")
     site.put("liberty.zip", HOSTILE[name][0])
     status, _, errors = doap("data", "download", "phototour-liberty", "-o", "sets/deep")
     assert (status, errors.count("\n")) == (1, 1)
     assert HOSTILE[name][1] in errors
-    assert "to fetch it anew, remove it" in errors
+    assert "remove it to download it again" in errors
     assert list(files_of(tmp_path)) == ["sets/deep/downloads/phototour-liberty/liberty.zip"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (("tokyo",), "tokyo: no data set of this name; there are phototour-liberty, "),
+        (("tokyo",), "tokyo: unknown data set; choose one of phototour-liberty, "),
         (("oxford", "hpatches", "--url", "http://127.0.0.1:1/x"), "--url is for one NAME at a time"),
     ],
 )
-def test_wrong_words_are_one_line(doap, arguments: tuple[str, ...], said: str) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_arguments_are_one_line(doap: Doap, arguments: tuple[str, ...], message: str) -> None:
     status, _, errors = doap("data", "download", *arguments)
     assert (status, errors.count("\n")) == (1, 1)
-    assert said in errors
+    assert message in errors
 
 
-def test_too_large_an_archive_is_not_fetched(doap, made, site: Site) -> None:  # type: ignore[no-untyped-def]
+def test_too_large_an_archive_is_not_fetched(doap: Doap, made: Make, site: Site) -> None:
     made("phototour-liberty")
     data = CATALOGUE["phototour-liberty"]
     site.pages["/liberty.zip"].announce = 5 * data.size

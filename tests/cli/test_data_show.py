@@ -34,9 +34,9 @@ def test_an_official_folder_is_shown(official: Path, tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["data", "show", str(official), "-o", str(sheet), "--groups", "4", "--seed", "3"])
     assert shown.exit_code == 0, shown.output
     assert f"4 groups of PatchSet(144 patches of 65x65, 9 groups, 1 sequence) in {sheet}" in shown.output
-    with Image.open(sheet) as picture:
-        assert picture.width > 16 * 65
-        assert 4 * 65 < picture.height < 5 * 71
+    with Image.open(sheet) as image:
+        assert image.width > 16 * 65
+        assert 4 * 65 < image.height < 5 * 71
 
 
 def test_a_patch_set_is_shown(tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ def test_info_of_an_official_folder(official: Path) -> None:
         assert shown.exit_code == 0, shown.output
         assert "groups of 16 to 16 patches" in shown.output
         assert "labels: image, noise" in shown.output
-        assert "every checksum is right" in shown.output
+        assert "every checksum is correct" in shown.output
 
 
 @pytest.mark.parametrize("verb", [["info"], ["show", "-o", "sheet.png"]])
-def test_a_fault_is_one_line(
+def test_an_error_is_one_line(
     official: Path, verb: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (official / "i_dome" / "h4.png").write_bytes(b"")
@@ -64,9 +64,9 @@ def test_a_fault_is_one_line(
     monkeypatch.setattr(sys, "argv", ["doap", "data", *verb, str(official)])
     with pytest.raises(SystemExit) as ended:
         main()
-    told = capsys.readouterr().err
+    shown = capsys.readouterr().err
     assert ended.value.code == 1
-    assert told.startswith("doap: ")
-    assert "h4.png: not an image" in told
-    assert told.count("\n") == 1
+    assert shown.startswith("doap: ")
+    assert "h4.png: not an image" in shown
+    assert shown.count("\n") == 1
     assert not (official / "sheet.png").exists()

@@ -1,4 +1,4 @@
-"""Archives that nobody should unpack: each is bytes, and what must be said of it."""
+"""Hostile archives: their bytes, and the expected error."""
 
 import io
 import struct
@@ -45,13 +45,13 @@ def zip_with_link() -> bytes:
 def encrypted_zip() -> bytes:
     plain = bytearray(zipped({"secret": b"x" * 50}))
     for head, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        place = plain.index(head) + flags
-        struct.pack_into("<H", plain, place, struct.unpack_from("<H", plain, place)[0] | 1)
+        offset = plain.index(head) + flags
+        struct.pack_into("<H", plain, offset, struct.unpack_from("<H", plain, offset)[0] | 1)
     return bytes(plain)
 
 
 def zip_that_lies_about_a_size() -> bytes:
-    """A member that unpacks to 1 MB and says that it is of ten bytes."""
+    """A member that unpacks to 1 MB but claims ten bytes."""
     lying = bytearray(zipped({"a": bytes(1_000_000)}))
     struct.pack_into("<I", lying, lying.index(b"PK\x03\x04") + 22, 10)
     struct.pack_into("<I", lying, lying.index(b"PK\x01\x02") + 24, 10)
@@ -59,7 +59,7 @@ def zip_that_lies_about_a_size() -> bytes:
 
 
 def tar_with_a_huge_header() -> bytes:
-    """A name that claims to be 8 GB long: to read it would take that much memory."""
+    """A name that claims a length of 8 GB, which would be read into memory."""
     head = tar_file("././@LongLink", 8 << 30, tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT)
     return head + bytes(1 << 20)
 
@@ -74,23 +74,23 @@ GOOD = {"top/one.txt": b"one", "top/deep/two.txt": b"two" * 1000, "top/__MACOSX/
 NOISE = bytes(range(256)) * 40
 
 HOSTILE: dict[str, tuple[bytes, str]] = {
-    "zip leads out": (zipped({"../escaped": b"x"}), "lead out of its folder"),
-    "zip leads out later": (zipped({"a/b/../../../escaped": b"x"}), "lead out of its folder"),
-    "zip leads out by backslash": (zipped({"..\\escaped": b"x"}), "lead out of its folder"),
-    "zip absolute": (zipped({"/tmp/doap-escaped": b"x"}), "lead out of its folder"),
-    "zip drive": (zipped({"C:escaped": b"x"}), "lead out of its folder"),
-    "zip line feed": (zipped({"a\nb": b"x"}), "lead out of its folder"),
+    "zip leads out": (zipped({"../escaped": b"x"}), "leads outside the folder"),
+    "zip leads out later": (zipped({"a/b/../../../escaped": b"x"}), "leads outside the folder"),
+    "zip leads out by backslash": (zipped({"..\\escaped": b"x"}), "leads outside the folder"),
+    "zip absolute": (zipped({"/tmp/doap-escaped": b"x"}), "leads outside the folder"),
+    "zip drive": (zipped({"C:escaped": b"x"}), "leads outside the folder"),
+    "zip line feed": (zipped({"a\nb": b"x"}), "leads outside the folder"),
     "zip link": (zip_with_link(), "'out' is a link or a device"),
     "zip encrypted": (encrypted_zip(), "'secret' is encrypted"),
     "zip bomb": (zipped({f"{n}": bytes(900_000) for n in range(3)}), "unpacks to more than 1,000,000 bytes"),
     "zip lies": (zip_that_lies_about_a_size(), "damaged"),
     "zip many": (zipped({f"{n}/": b"" for n in range(60)}), "more than 50 files and folders"),
-    "zip twice": (zipped({"Name.txt": b"1", "name.TXT": b"2"}), "twice, or under names that differ in case alone"),
-    "zip cut": (zipped({"a": NOISE})[:-40], "damaged, or no zip or tar archive"),
+    "zip twice": (zipped({"Name.txt": b"1", "name.TXT": b"2"}), "twice, or under names that differ only in case"),
+    "zip cut": (zipped({"a": NOISE})[:-40], "damaged, or not a zip or tar archive"),
     "zip wrong byte": (zipped({"a": NOISE}, zipfile.ZIP_STORED).replace(b"\x50\x51", b"\x51\x51", 1), "damaged"),
     "zip file below a file": (zipped({"a": b"1", "a/b": b"2"}), "cannot be unpacked"),
-    "tar leads out": (tarred({"../escaped": b"x"}), "lead out of its folder"),
-    "tar absolute": (tarred({"/tmp/doap-escaped": b"x"}), "lead out of its folder"),
+    "tar leads out": (tarred({"../escaped": b"x"}), "leads outside the folder"),
+    "tar absolute": (tarred({"/tmp/doap-escaped": b"x"}), "leads outside the folder"),
     "tar link and through it": (
         tar_of([(tar_file("out", kind=tarfile.SYMTYPE, link="../.."), b""), (tar_file("out/escaped", 1), b"x")]),
         "'out' is a link or a device",
@@ -100,12 +100,12 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "tar pipe": (tar_of([(tar_file("pipe", kind=tarfile.FIFOTYPE), b"")]), "'pipe' is a link or a device"),
     "tar bomb": (tarred({"a": bytes(5_000_000)}, "w:xz"), "unpacks to more than 1,000,000 bytes"),
     "tar many": (tarred({f"{n}": b"" for n in range(60)}), "more than 50 files and folders"),
-    "tar huge header": (tar_with_a_huge_header(), "a header of impossible length"),
+    "tar huge header": (tar_with_a_huge_header(), "a header with an impossible length"),
     "tar damaged header": (tar_with_a_damaged_header(), "a header in the middle cannot be read"),
     "tar.gz cut": (tarred({"a": NOISE})[:-60], "damaged"),
     "tar.gz wrong checksum": (tarred({"a": NOISE})[:-8] + bytes(8), "damaged"),
     "tar.bz2 cut": (tarred({"a": NOISE}, "w:bz2")[:-40], "damaged"),
     "tar.xz cut": (tarred({"a": NOISE}, "w:xz")[:-40], "damaged"),
-    "words": (b"these are words, not an archive" * 40, "damaged, or no zip or tar archive"),
-    "nothing": (b"", "damaged, or no zip or tar archive"),
+    "words": (b"these are words, not an archive" * 40, "damaged, or not a zip or tar archive"),
+    "nothing": (b"", "damaged, or not a zip or tar archive"),
 }

@@ -1,19 +1,19 @@
-"""A web server on this machine that behaves as badly as it is told to."""
+"""Local web server with configurable failures."""
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 @dataclass
 class Page:
-    """A file on the server, and what goes wrong with it.
+    """A file on the server, and its failures.
 
-    `cuts` and `stalls` hold, for each request in turn, how many bytes are sent before the connection breaks or
-    nothing more comes; None where all goes well. `statuses` are given out first, one a request.
+    `cuts` and `stalls` hold, per request, the number of bytes sent before the connection is closed or stalls; None for
+    no failure. `statuses` are returned first, one per request.
     """
 
     content: bytes
@@ -33,19 +33,21 @@ class Page:
 
 @dataclass
 class Site:
-    """The server: its address, its pages, and the range that each request asked for."""
+    """The server: its address, its pages, and the path and Range header of each request."""
 
     address: str
     pages: dict[str, Page] = field(default_factory=dict)
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
 
-    def put(self, path: str, content: bytes, **failures: object) -> str:
-        self.pages[path] = Page(content, **failures)  # type: ignore[arg-type]
+    def put(self, path: str, content: bytes, **failures: Any) -> str:
+        """Add a page, with the failures of `Page`, and return its URL."""
+        self.pages[path] = Page(content, **failures)
         return self.address + path
 
 
 @contextmanager
 def serving() -> Iterator[Site]:
+    """Run the server in a thread."""
     released = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -53,8 +55,8 @@ def serving() -> Iterator[Site]:
 
         def do_GET(self) -> None:
             self.close_connection = True
-            wanted = self.headers.get("Range")
-            site.asked.append((self.path, wanted))
+            requested = self.headers.get("Range")
+            site.requests.append((self.path, requested))
             page = site.pages.get(self.path)
             if page is None:
                 return self.send_error(404)
@@ -65,18 +67,18 @@ def serving() -> Iterator[Site]:
                 self.send_header("Location", page.location)
                 self.send_header("Content-Length", "0")
                 return self.end_headers()
-            return self._send(page, wanted)
+            return self._send(page, requested)
 
-        def _send(self, page: Page, wanted: str | None) -> None:
+        def _send(self, page: Page, requested: str | None) -> None:
             content, start = page.content, 0
-            same = not page.obeys_if_range or self.headers.get("If-Range") in (page.etag, page.modified)
-            if wanted and page.ranges and same:
-                start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1])  # type: ignore[index]
+            is_same = not page.obeys_if_range or self.headers.get("If-Range") in (page.etag, page.modified)
+            if requested and page.ranges and is_same:
+                start = int(requested.removeprefix("bytes=").removesuffix("-"))
                 if start >= len(content):
                     return self.send_error(416)
                 self.send_response(206)
-                place = page.content_range or f"bytes {start}-{len(content) - 1}/{len(content)}"
-                self.send_header("Content-Range", place)
+                content_range = page.content_range or f"bytes {start}-{len(content) - 1}/{len(content)}"
+                self.send_header("Content-Range", content_range)
             else:
                 self.send_response(200)
             body = content[start:]
@@ -91,7 +93,7 @@ def serving() -> Iterator[Site]:
             self.end_headers()
             cut = page.cuts.pop(0) if page.cuts else None
             stall = page.stalls.pop(0) if page.stalls else None
-            with suppress(ConnectionError):  # whoever has seen enough hangs up
+            with suppress(ConnectionError):  # the client may close the connection
                 self.wfile.write(body[: stall if cut is None else cut])
             if stall is not None:
                 released.wait(20)
@@ -116,7 +118,7 @@ def serving() -> Iterator[Site]:
 
 
 class _Slashed(dict[str, Page]):
-    """Pages are put as "file", asked for as "/file"."""
+    """Pages are added as "file" and requested as "/file"."""
 
     def __setitem__(self, path: str, page: Page) -> None:
         super().__setitem__("/" + path.lstrip("/"), page)

@@ -56,7 +56,13 @@ class FrameSetMaker:
 def crop_photo(number: int) -> Grey:
     """Return a crop of a photograph, a different one for each number."""
     x, y = (37 * number) % 270, (53 * number) % 330
-    return np.ascontiguousarray(skimage.data.camera()[y : y + SHAPE[0], x : x + SHAPE[1]])
+    photo: Grey = skimage.data.camera()  # type: ignore[no-untyped-call]
+    return np.ascontiguousarray(photo[y : y + SHAPE[0], x : x + SHAPE[1]])
+
+
+def warp(image: Grey, matrix: Homography, border: int = cv2.BORDER_CONSTANT) -> Grey:
+    """Warp a photo by a homography."""
+    return np.asarray(cv2.warpPerspective(image, matrix, SHAPE[::-1], borderMode=border), np.uint8)
 
 
 def transform(points: Points, matrix: Homography) -> Points:
@@ -73,7 +79,7 @@ def sample_points(count: int, seed: int) -> Points:
 def add_static(maker: FrameSetMaker, folder: str, number: int) -> None:
     """Add two photos, the second darker and shifted; four groups are visible in the first only."""
     first = crop_photo(number)
-    second = cv2.warpPerspective((first * 0.4).astype(np.uint8), MOTION, SHAPE[::-1], borderMode=cv2.BORDER_REPLICATE)
+    second = warp((first * 0.4).astype(np.uint8), MOTION, cv2.BORDER_REPLICATE)
     points = sample_points(30, number)
     there = transform(points, MOTION)
     there[:4] = np.nan
@@ -82,11 +88,12 @@ def add_static(maker: FrameSetMaker, folder: str, number: int) -> None:
 
 def add_plane(maker: FrameSetMaker, folder: str, number: int, photos: int = 3) -> None:
     """Add photos of a plane, each warped by PLANE relative to the previous; the last shows 50 of 90 groups."""
-    points, seen = sample_points(90, number), {}
+    points = sample_points(90, number)
+    seen: dict[str, Grey] = {}
     centres = []
     for photo in range(photos):
         matrix = np.linalg.matrix_power(PLANE, photo)
-        seen[f"{folder}/{photo}.png"] = cv2.warpPerspective(crop_photo(number), matrix, SHAPE[::-1])
+        seen[f"{folder}/{photo}.png"] = warp(crop_photo(number), matrix)
         centres.append(transform(points, matrix))
     centres[-1][50:] = np.nan
     maker.add(folder, "tracks", seen, centres)

@@ -24,7 +24,8 @@ def homography(number: int, seed: int) -> Homography:
 def crop_photo(seed: int) -> Grey:
     """Return a crop of a photograph, a different one for each seed up to 5."""
     x, y = 130 * (seed % 2), 100 * (seed // 2)
-    return np.ascontiguousarray(skimage.data.camera()[y : y + SHAPE[0], x : x + SHAPE[1]])
+    photo: Grey = skimage.data.camera()  # type: ignore[no-untyped-call]
+    return np.ascontiguousarray(photo[y : y + SHAPE[0], x : x + SHAPE[1]])
 
 
 def warp(image: Grey, matrix: Homography) -> Grey:

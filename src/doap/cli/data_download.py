@@ -1,58 +1,63 @@
 """`doap data download`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from doap.cli.console import counting_bar, say
-from doap.datasets.download.catalogue import CATALOGUE, DataSet, find
-from doap.datasets.download.downloading import download as download_set
 from doap.errors import DoapError
+
+if TYPE_CHECKING:
+    from doap.datasets.download.catalogue import DataSet
 
 EXAMPLE = "Example: doap data download phototour-liberty oxford -o data"
 
 
 def download(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help=f"Data sets: {', '.join(CATALOGUE)}.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of data sets, see doap data list.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", envvar="DOAP_DATA", help="Folder of data sets; each gets its own in it.")
+        Path, typer.Option("-o", "--output", envvar="DOAP_DATA", help="Folder of data sets; each is a folder in it.")
     ] = Path("data"),
     url: Annotated[
         str | None,
-        typer.Option(help="Ask here first: the file or, for sets of several files, their folder. For one NAME."),
+        typer.Option(help="URL to try first: of the file, or of the folder if a set has several files. One NAME only."),
     ] = None,
-    keep_archive: Annotated[bool, typer.Option(help="Keep what was fetched, in downloads/NAME.")] = False,
+    keep_archive: Annotated[bool, typer.Option(help="Keep the downloaded files in downloads/NAME.")] = False,
 ) -> None:
-    """Get official data sets: fetch, unpack, count, decode and hash them.
+    """Download official data sets: fetch, unpack, count, decode and hash them.
 
-    A download that was stopped goes on where it was. A set that is there already is checked again.
+    An interrupted download is resumed by running the command again. A data set that is there already is checked.
     """
+    from doap.datasets.download.catalogue import find_dataset
+
     if url and len(names) > 1:
         raise DoapError("--url is for one NAME at a time")
-    wanted = [*names, *(other for name in names for other in find(name).brings)]
+    with_companions = [*names, *(other for name in names for other in find_dataset(name).companions)]
     failures = []
-    for name in dict.fromkeys(wanted):
+    for name in dict.fromkeys(with_companions):
         try:
-            _get(find(name), output, url if name == names[0] else None, keep_archive)
+            _download(find_dataset(name), output, url if name == names[0] else None, keep_archive)
         except DoapError as error:
             failures.append(str(error))
     if failures:
         raise DoapError("; ".join(failures))
 
 
-def _get(data: DataSet, output: Path, url: str | None, keep_archive: bool) -> None:
+def _download(data: "DataSet", output: Path, url: str | None, keep_archive: bool) -> None:
+    from doap.datasets.download.downloading import download as download_dataset
+
     with counting_bar() as bar:
         task = bar.add_task(data.name, total=None)
 
-        def show(step: str, done: int, total: int | None) -> None:
+        def progress(step: str, done: int, total: int | None) -> None:
             mebibytes = None if total is None else -(-total >> 20)
             bar.update(task, description=f"{step}, MiB", completed=done >> 20, total=mebibytes)
 
-        found = download_set(data, output, url, keep_archive, progress=show)
-    say(f"{data.name} is {'now' if found.fetched else 'already'} in {found.folder}: {found.counts}")
+        result = download_dataset(data, output, url, keep_archive, progress=progress)
+    say(f"{data.name} is {'now' if result.is_new else 'already'} in {result.folder}: {result.counts}")
     if data.sha256:
-        say(f"  its content is right: sha256:{found.sha256}")
+        say(f"  its content is correct: sha256:{result.sha256}")
     else:
-        say(f"  no hash is known for {data.name}; this copy has sha256:{found.sha256}")
+        say(f"  no hash is known for {data.name}; this copy has sha256:{result.sha256}")
     say(f"  terms: {data.terms}")

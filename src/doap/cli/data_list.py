@@ -7,9 +7,6 @@ import typer
 from rich.table import Table
 
 from doap.cli.console import console, errors, say
-from doap.datasets.download.catalogue import CATALOGUE
-from doap.datasets.download.downloading import complete_content
-from doap.datasets.sets.storage import MANIFEST, kind_of
 from doap.errors import DoapError
 
 EXAMPLE = "Example: doap data list data"
@@ -17,45 +14,57 @@ EXAMPLE = "Example: doap data list data"
 
 def list_sets(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", envvar="DOAP_DATA", help="Folder of data sets to look into.")
+        Path, typer.Argument(metavar="[DIR]", envvar="DOAP_DATA", help="Folder of data sets to search.")
     ] = Path("data"),
 ) -> None:
-    """Show the official data sets, and which of them and which sets of one's own are in a folder.
+    """List the official data sets, and the sets that are in a folder.
 
-    What is there is counted, not decoded; `doap data download NAME` checks every pixel.
+    The content of a folder is counted, not decoded; `doap data download NAME` checks every pixel.
     """
-    table = Table(header_style="bold")
-    for column in ("name", "what"):
-        table.add_column(column)
-    for column in ("about", "holds"):
-        table.add_column(column, justify="right")
-    for data in CATALOGUE.values():
-        holds = "\n".join(f"{count:,} {what}" for what, count in data.expected.items())
-        table.add_row(data.name, data.what, f"{data.size / 1e9:.2g} GB", holds)
-    console.print(table)
-    with errors.status("looking"):
-        lines = _official(folder) + _own(folder)
-    for line in lines or [f"none is in {folder} yet; get one with doap data download NAME -o {folder}"]:
+    console.print(_catalogue_table())
+    with errors.status("searching"):
+        lines = _find_official(folder) + _find_own(folder)
+    for line in lines or [f"no sets in {folder}; get one with doap data download NAME -o {folder}"]:
         say(line)
 
 
-def _official(folder: Path) -> list[str]:
+def _catalogue_table() -> Table:
+    from doap.datasets.download.catalogue import CATALOGUE
+
+    table = Table(header_style="bold")
+    for column in ("name", "description"):
+        table.add_column(column)
+    for column in ("size", "content"):
+        table.add_column(column, justify="right")
+    for data in CATALOGUE.values():
+        content = "\n".join(f"{count:,} {name}" for name, count in data.expected.items())
+        table.add_row(data.name, data.description, f"{data.size / 1e9:.2g} GB", content)
+    return table
+
+
+def _find_official(folder: Path) -> list[str]:
+    """Describe the official data sets in a folder, one line each."""
+    from doap.datasets.download.catalogue import CATALOGUE
+    from doap.datasets.download.downloading import complete_content
+
     lines = []
     for name, data in CATALOGUE.items():
-        place = folder / name
-        if place.is_dir():
+        path = folder / name
+        if path.is_dir():
             try:
-                lines.append(f"{name} is in {place}: {complete_content(data, place)}")
+                lines.append(f"{name} is in {path}: {complete_content(data, path)}")
             except DoapError as error:
-                lines.append(f"{name} is in {place}, but not whole: {error}")
+                lines.append(f"{name} is in {path}, but not complete: {error}")
     return lines
 
 
-def _own(folder: Path) -> list[str]:
-    """Patch sets and frame sets in a folder and in the folders below it, by their manifests."""
+def _find_own(folder: Path) -> list[str]:
+    """Describe the patch sets and frame sets in a folder and up to two levels below, one line each."""
+    from doap.datasets.sets.storage import MANIFEST, kind_of
+
     lines = []
-    for depth in ("", "*/", "*/*/"):
-        for manifest in sorted(folder.glob(depth + MANIFEST)):
+    for pattern in ("", "*/", "*/*/"):
+        for manifest in sorted(folder.glob(pattern + MANIFEST)):
             if (kind := kind_of(manifest.parent)) is not None:
                 lines.append(f"{kind} in {manifest.parent}")
     return lines

@@ -1,4 +1,4 @@
-"""Counting and hashing what lies in the folders of official data sets."""
+"""Counts and hashes of the content of official data sets."""
 
 import hashlib
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from doap.datasets.download import checking as content
+from doap.datasets.download import checking
 from doap.datasets.download.checking import Content, content_hash
 from doap.errors import DoapError
 from support.small_official_sets import (
@@ -24,24 +24,24 @@ from support.small_official_sets import (
 
 Inspect = Callable[[Path], Content]
 SETS: dict[str, tuple[Callable[[Path], Path], Inspect, dict[str, int]]] = {
-    "phototour": (make_phototour, content.inspect_phototour, {"patches": 300, "pairs": 40}),
+    "phototour": (make_phototour, checking.inspect_phototour, {"patches": 300, "pairs": 40}),
     "hpatches": (
         make_hpatches,
-        content.inspect_hpatches,
+        checking.inspect_hpatches,
         {"i_ sequences": 1, "v_ sequences": 2, "patches": 3 * 16 * 3},
     ),
     "sequences": (
         make_sequences,
-        content.inspect_hpatches_sequences,
+        checking.inspect_hpatches_sequences,
         {"i_ sequences": 1, "v_ sequences": 1, "images": 12},
     ),
     "tasks": (
         make_tasks,
-        content.inspect_hpatches_tasks,
+        checking.inspect_hpatches_tasks,
         {"splits": 2, "verification lists": 6, "retrieval lists": 4},
     ),
-    "rome": (make_rome, content.inspect_romepatches, {"patches": 40}),
-    "oxford": (make_oxford, content.inspect_oxford, {"sequences": 8, "images": 48}),
+    "rome": (make_rome, checking.inspect_romepatches, {"patches": 40}),
+    "oxford": (make_oxford, checking.inspect_oxford, {"sequences": 8, "images": 48}),
 }
 
 
@@ -50,42 +50,42 @@ def test_small_sets_are_counted_and_hashed(tmp_path: Path, name: str) -> None:
     make, inspect, counts = SETS[name]
     found = inspect(make(tmp_path / "first" / "set"))
     assert found.counts == counts
-    seen: list[tuple[int, int | None]] = []
-    first = content_hash(found, lambda *now: seen.append(now))
+    calls: list[tuple[int, int]] = []
+    first = content_hash(found, lambda done, total: calls.append((done, total)))
     assert first == content_hash(inspect(make(tmp_path / "second" / "set")))
-    assert seen[-1][0] == seen[-1][1] == sum(path.stat().st_size for path in found.files)
+    assert calls[-1][0] == calls[-1][1] == sum(path.stat().st_size for path in found.files)
 
 
-def test_the_hash_is_what_the_docs_say(tmp_path: Path) -> None:
+def test_the_hash_is_as_documented(tmp_path: Path) -> None:
     folder = make_hpatches(tmp_path)
     expected = hashlib.sha256()
     for sequence in ("i_one", "v_three", "v_two"):
         for strip in sorted(STRIPS):
             expected.update(b"195 65\n" + np.asarray(Image.open(folder / sequence / f"{strip}.png")).tobytes())
-    assert content_hash(content.inspect_hpatches(folder)) == expected.hexdigest()
+    assert content_hash(checking.inspect_hpatches(folder)) == expected.hexdigest()
 
 
-def test_the_hash_knows_pixels_not_files(tmp_path: Path) -> None:
+def test_the_hash_depends_on_pixels_not_on_formats(tmp_path: Path) -> None:
     folder = make_oxford(tmp_path / "set")
-    first = content_hash(content.inspect_oxford(folder))
-    picture = folder / "graf" / "img1.ppm"
-    Image.open(picture).save(picture.with_suffix(".png"))
-    picture.unlink()
-    assert content_hash(content.inspect_oxford(folder)) == first
-    pixels = np.array(Image.open(picture.with_suffix(".png")))
+    first = content_hash(checking.inspect_oxford(folder))
+    image = folder / "graf" / "img1.ppm"
+    Image.open(image).save(image.with_suffix(".png"))
+    image.unlink()
+    assert content_hash(checking.inspect_oxford(folder)) == first
+    pixels = np.array(Image.open(image.with_suffix(".png")))
     pixels[0, 0] ^= 255
-    Image.fromarray(pixels).save(picture.with_suffix(".png"))
-    assert content_hash(content.inspect_oxford(folder)) != first
+    Image.fromarray(pixels).save(image.with_suffix(".png"))
+    assert content_hash(checking.inspect_oxford(folder)) != first
 
 
-def test_both_versions_of_matlab_files_say_the_same(tmp_path: Path) -> None:
+def test_both_versions_of_matlab_files_have_the_same_hash(tmp_path: Path) -> None:
     old, new = make_rome(tmp_path / "old"), make_rome(tmp_path / "new", hdf5=True)
-    hashes = {content_hash(content.inspect_romepatches(folder)) for folder in (old, new)}
+    hashes = {content_hash(checking.inspect_romepatches(folder)) for folder in (old, new)}
     assert len(hashes) == 1
 
 
 def test_the_real_oxford_sequences_are_complete(oxford: Path) -> None:
-    found = content.inspect_oxford(oxford)
+    found = checking.inspect_oxford(oxford)
     assert found.counts == {"sequences": 8, "images": 48}
     assert len(content_hash(found)) == 64
 
@@ -118,41 +118,45 @@ def words(path: str) -> Callable[[Path], None]:
     return damage
 
 
-DAMAGES = [
+DAMAGES: list[tuple[str, Callable[[Path], None], str]] = [
     ("phototour", without("info.txt"), "info.txt: No such file"),
     ("phototour", without("m50_100000_100000_0.txt"), "m50_100000_100000_0.txt: No such file"),
     ("phototour", without("patches0001.bmp"), "1 sheets (*.bmp), but the 300 patches of info.txt need 2"),
-    ("phototour", cut("patches0001.bmp"), "patches0001.bmp: cannot be decoded"),
+    ("phototour", cut("patches0001.bmp"), "patches0001.bmp: damaged, cannot be decoded"),
     ("phototour", lambda folder: save_noise(folder / "patches0001.bmp", 10, 10), "must be 1024x1024"),
     ("phototour", cut("info.txt", 0), "info.txt: is empty"),
     ("hpatches", without("v_two/t5.png"), "v_two/t5.png: missing"),
-    ("hpatches", words("v_two/t5.png"), "v_two/t5.png: missing, or not a picture"),
+    ("hpatches", words("v_two/t5.png"), "v_two/t5.png: missing, or not a readable image"),
     ("hpatches", short_strip, "v_two: strips must be 65 wide"),
     ("hpatches", wide_strips, "v_two: strips must be 65 wide"),
-    ("hpatches", cut("i_one/ref.png"), "i_one/ref.png: cannot be decoded"),
-    ("sequences", without("v_two/6.ppm"), "v_two: no pictures named 6"),
+    ("hpatches", cut("i_one/ref.png"), "i_one/ref.png: damaged, cannot be decoded"),
+    ("sequences", without("v_two/6.ppm"), "v_two: no images named 6"),
     ("sequences", without("v_two/H_1_6"), "v_two/H_1_6: No such file"),
     ("tasks", without("splits.json"), "splits.json: No such file"),
     ("tasks", words("splits.json"), "splits.json: not valid JSON"),
     ("tasks", words("retr_queries_split-a.csv"), "not a list with the columns s,idx"),
     ("rome", without("patch_retrieval_Rome_test.mat"), "patch_retrieval_Rome_test.mat: missing"),
-    ("rome", words("patch_retrieval_Rome_test.mat"), "patch_retrieval_Rome_test.mat: missing, or not a MATLAB file"),
+    (
+        "rome",
+        words("patch_retrieval_Rome_test.mat"),
+        "patch_retrieval_Rome_test.mat: missing, or not a readable MATLAB file",
+    ),
     ("rome", cut("patch_retrieval_Rome_test.mat", 0.9), "cannot be decoded"),
-    ("oxford", without("wall/img6.ppm"), "wall: no pictures named img6"),
+    ("oxford", without("wall/img6.ppm"), "wall: no images named img6"),
     ("oxford", without("wall/H1to6p"), "wall/H1to6p: missing or empty"),
     ("oxford", cut("wall/H1to6p", 0), "wall/H1to6p: missing or empty"),
 ]
 
 
-@pytest.mark.parametrize(("name", "damage", "said"), DAMAGES, ids=[f"{d[0]}-{d[2][:30]}" for d in DAMAGES])
+@pytest.mark.parametrize(("name", "damage", "message"), DAMAGES, ids=[f"{d[0]}-{d[2][:30]}" for d in DAMAGES])
 def test_damage_is_one_line_that_names_the_file(
-    tmp_path: Path, name: str, damage: Callable[[Path], None], said: str
+    tmp_path: Path, name: str, damage: Callable[[Path], None], message: str
 ) -> None:
     make, inspect, _ = SETS[name]
     damage(make(tmp_path))
     with pytest.raises(DoapError) as error:
         content_hash(inspect(tmp_path))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert str(tmp_path) not in str(error.value)
 
@@ -161,11 +165,11 @@ def test_labels_are_not_taken_for_patches(tmp_path: Path) -> None:
     make_rome(tmp_path)
     labels = (tmp_path / "patch_retrieval_Rome_test_labels.mat").read_bytes()
     (tmp_path / "patch_retrieval_Rome_test.mat").write_bytes(labels)
-    with pytest.raises(DoapError, match="does not hold patches of 51x51"):
-        content.inspect_romepatches(tmp_path)
+    with pytest.raises(DoapError, match="does not consist of 51x51 patches"):
+        checking.inspect_romepatches(tmp_path)
 
 
-def test_a_folder_of_nothing_is_one_line(tmp_path: Path) -> None:
+def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     for _, inspect, _ in SETS.values():
         with pytest.raises(DoapError):
             inspect(tmp_path)

@@ -1,4 +1,4 @@
-"""Unpacking good archives, and every hostile one without a trace outside the folder."""
+"""Unpacking of valid archives, and refusal of hostile ones without a trace outside the folder."""
 
 import io
 import tarfile
@@ -26,27 +26,27 @@ def everything_below(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_told_by_its_content_and_unpacked(tmp_path: Path, kind: str) -> None:
+def test_every_format_is_detected_and_unpacked(tmp_path: Path, kind: str) -> None:
     archive = tmp_path / "archive"
     archive.write_bytes(KINDS[kind])
     assert is_archive(archive)
-    seen: list[tuple[int, int | None]] = []
-    unpack(archive, tmp_path / "out", 10_000, progress=lambda *now: seen.append(now))
+    calls: list[tuple[int, int]] = []
+    unpack(archive, tmp_path / "out", 10_000, progress=lambda done, total: calls.append((done, total)))
     assert {p for p in everything_below(tmp_path / "out") if "." in p} == {"top/one.txt", "top/deep/two.txt"}
     assert (tmp_path / "out/top/deep/two.txt").read_bytes() == b"two" * 1000
-    assert all(done <= whole == len(KINDS[kind]) for done, whole in seen)  # type: ignore[operator]
+    assert all(done <= total == len(KINDS[kind]) for done, total in calls)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_archives_are_one_line_and_write_nothing_elsewhere(tmp_path: Path, name: str) -> None:
-    content, said = HOSTILE[name]
+    content, message = HOSTILE[name]
     home = tmp_path / "home" / "data"
     home.mkdir(parents=True)
     archive = home / "archive"
     archive.write_bytes(content)
     with pytest.raises(DoapError) as error:
         unpack(archive, home / "out", max_bytes=1_000_000, max_members=50)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert str(error.value).startswith(f"{archive}: ")
     assert "\n" not in str(error.value)
     outside = {p for p in everything_below(tmp_path) if not p.startswith("home/data/out")}
@@ -56,7 +56,7 @@ def test_hostile_archives_are_one_line_and_write_nothing_elsewhere(tmp_path: Pat
     assert not Path("/tmp/doap-escaped").exists()
 
 
-def test_rights_in_the_archive_are_ignored(tmp_path: Path) -> None:
+def test_permissions_in_the_archive_are_ignored(tmp_path: Path) -> None:
     info = tar_file("run.sh", 2)
     info.mode, info.uid = 0o6777, 0
     (tmp_path / "a.tar").write_bytes(tar_of([(info, b"ls")], "w:"))

@@ -92,7 +92,7 @@ def agreement(sequence: ImageSequence, number: int) -> float:
 def test_the_homographies_map_the_reference_into_the_images(oxford: Path, hpatches_sequences: Path) -> None:
     for sequence in [read_sequence(oxford / "graf"), read_sequence(hpatches_sequences / "v_churchill")]:
         assert agreement(sequence, 1) > 0.85
-        wrong = ImageSequence(sequence.name, sequence.images, np.linalg.inv(sequence.homographies))
+        wrong = ImageSequence(sequence.name, sequence.images, np.linalg.inv(sequence.homographies).astype(np.float64))
         assert agreement(wrong, 1) < 0.5
 
 

@@ -1,6 +1,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_one_half(tmp_path: Path) -> None:
 
 
 GREY = np.random.default_rng(5).integers(0, 256, (20, 51, 51), dtype=np.uint8)
-LAYOUTS = {
+LAYOUTS: dict[str, NDArray[Any]] = {
     "patches first": GREY,
     "patches last": GREY.transpose(1, 2, 0),
     "one channel": GREY[:, None],
@@ -82,6 +83,11 @@ def flip(file: Path) -> None:
     file.write_bytes(content)
 
 
+def write_truncated_mat73(file: Path) -> None:
+    write_mat73(file, patches=GREY)
+    os.truncate(file, 9000)
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no labels": (lambda f: (f / LABELS).unlink(), f"{LABELS}: no such file"),
     "truncated": (lambda f: os.truncate(f / PATCHES, 4000), f"{PATCHES}: not a MATLAB file, or damaged"),
@@ -109,7 +115,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no labels inside": (lambda f: write_mat5(f / LABELS, a=np.zeros((1, 6))), f"{LABELS}: needs labels_gt"),
     "undefined labels": (lambda f: write_mat5(f / LABELS, a=np.full((1, 60), np.nan)), f"{LABELS}: a holds fractions"),
     "truncated 7.3": (
-        lambda f: (write_mat73(f / PATCHES, patches=GREY), os.truncate(f / PATCHES, 9000)),
+        lambda f: write_truncated_mat73(f / PATCHES),
         f"{PATCHES}: not a MATLAB file, or damaged",
     ),
 }

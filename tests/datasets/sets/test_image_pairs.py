@@ -64,9 +64,7 @@ def test_folders_without_pairs_are_refused(tmp_path: Path) -> None:
         find_pairs(tmp_path)
     write_pair(tmp_path / "many", 0)
     Image.new("L", (9, 9)).save(tmp_path / "many" / "c.png")
-    with pytest.raises(
-        DoapError, match=r"many: a pair is two images and one file .*, not 3 and 1; .*pairs\.csv"
-    ):
+    with pytest.raises(DoapError, match=r"many: a pair is two images and one file .*, not 3 and 1; .*pairs\.csv"):
         find_pairs(tmp_path)
 
 

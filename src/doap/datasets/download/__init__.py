@@ -1,1 +1,1 @@
-"""Download, unpack and check the official data sets."""
+"""Download, unpacking and checks of the official data sets."""

@@ -1,11 +1,11 @@
-"""The official data sets that are known by name: where they are, and what must be in them."""
+"""Catalogue of the official data sets: where they are, and what they must contain."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from doap.datasets.download.checking import (
-    OXFORD,
+    OXFORD_SEQUENCES,
     Content,
     inspect_hpatches,
     inspect_hpatches_sequences,
@@ -19,33 +19,33 @@ from doap.errors import DoapError
 SPLITS = ("a", "b", "c", "full", "illum", "view")
 TASK_LISTS = ("verif_pos", "verif_neg_intra", "verif_neg_inter", "retr_queries", "retr_distractors")
 
-PHOTOTOUR_MIRRORS = (
+PHOTOTOUR_URLS = (
     "https://cmp.felk.cvut.cz/~mishkdmy/datasets/BrownPhotoTour/",
     "http://matthewalunbrown.com/patchdata/",
 )
-HPATCHES_HOME = "https://huggingface.co/datasets/vbalnt/hpatches/resolve/main/"
-BENCHMARK_HOMES = (
+HPATCHES_URL = "https://huggingface.co/datasets/vbalnt/hpatches/resolve/main/"
+HPATCHES_BENCHMARK_URLS = (
     "https://raw.githubusercontent.com/hpatches/hpatches-benchmark/master/",
     "https://github.com/hpatches/hpatches-benchmark/raw/master/",
 )
-ROME_HOME = "http://pascal.inrialpes.fr/data2/paulin/RomePatches/"
-OXFORD_HOME = "https://www.robots.ox.ac.uk/~vgg/research/affine/det_eval_files/"
+ROME_URL = "http://pascal.inrialpes.fr/data2/paulin/RomePatches/"
+OXFORD_URL = "https://www.robots.ox.ac.uk/~vgg/research/affine/det_eval_files/"
 
 
 @dataclass(frozen=True)
-class Part:
-    """One file to fetch.
+class RemoteFile:
+    """A file to download.
 
     Args:
-        file: its name.
-        mirrors: addresses, in the order to ask.
-        archive: whether it is to be unpacked; otherwise it is kept as it is.
-        folder: where in the data set its content goes.
+        name: file name.
+        urls: URLs of its mirrors, in the order to try.
+        is_archive: whether to unpack it; other files are stored as they are.
+        folder: folder within the data set for its content.
     """
 
-    file: str
-    mirrors: tuple[str, ...]
-    archive: bool = True
+    name: str
+    urls: tuple[str, ...]
+    is_archive: bool = True
     folder: str = "."
 
 
@@ -54,34 +54,34 @@ class DataSet:
     """An official data set.
 
     Args:
-        name: on the command line, and of its folder.
-        what: it is, in one line.
-        terms: under which it may be used, as far as they are stated.
-        page: where a person finds it.
-        size: bytes to fetch or, where that is not known, to keep; about.
-        parts: the files to fetch.
-        inspect: looks at a folder and says what it holds.
-        expected: how many of what it must hold.
-        sha256: of the content, where it is known (see `content.py`).
-        brings: names of further sets that are fetched with it.
+        name: name on the command line, and of its folder.
+        description: description in one line.
+        terms: terms of use, as far as they are stated.
+        page: web page of the data set.
+        size: approximate size of the download in bytes, or of the content where the former is unknown.
+        files: files to download.
+        inspect: returns the content of a folder; see `checking.py`.
+        expected: required counts of the content, by what is counted.
+        sha256: hash of the content, if known; see `checking.py`.
+        companions: names of further data sets that are downloaded with it.
     """
 
     name: str
-    what: str
+    description: str
     terms: str
     page: str
     size: int
-    parts: tuple[Part, ...]
+    files: tuple[RemoteFile, ...]
     inspect: Callable[[Path], Content]
     expected: Mapping[str, int]
     sha256: str | None = None
-    brings: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
 
 
-def find(name: str) -> DataSet:
-    """The data set of this name, or a DoapError that lists those there are."""
+def find_dataset(name: str) -> DataSet:
+    """Return the data set of this name; a DoapError lists the known names."""
     if name not in CATALOGUE:
-        raise DoapError(f"{name}: no data set of this name; there are {', '.join(CATALOGUE)}")
+        raise DoapError(f"{name}: unknown data set; choose one of {', '.join(CATALOGUE)}")
     return CATALOGUE[name]
 
 
@@ -89,59 +89,63 @@ def _phototour(scene: str, title: str, patches: int, size: int) -> DataSet:
     file = f"{scene}.zip"
     return DataSet(
         name=f"phototour-{scene}",
-        what=f"patches of 64x64, {title}",
+        description=f"patches of 64x64, {title}",
         terms="no licence stated; cite Brown, Hua and Winder, PAMI 2011",
         page="http://matthewalunbrown.com/patchdata/patchdata.html",
         size=size,
-        parts=(Part(file, tuple(home + file for home in PHOTOTOUR_MIRRORS)),),
+        files=(RemoteFile(file, tuple(url + file for url in PHOTOTOUR_URLS)),),
         inspect=inspect_phototour,
         expected={"patches": patches, "pairs": 100_000},
     )
 
 
-def _task_lists() -> tuple[Part, ...]:
-    splits = Part(
+def _task_lists() -> tuple[RemoteFile, ...]:
+    splits = RemoteFile(
         "splits.json",
-        (f"{BENCHMARK_HOMES[0]}tasks/splits/splits.json", f"{BENCHMARK_HOMES[0]}python/utils/splits.json"),
-        archive=False,
+        (
+            f"{HPATCHES_BENCHMARK_URLS[0]}tasks/splits/splits.json",
+            f"{HPATCHES_BENCHMARK_URLS[0]}python/utils/splits.json",
+        ),
+        is_archive=False,
     )
     names = [f"{kind}_split-{split}.csv" for kind in TASK_LISTS for split in SPLITS]
     return splits, *(
-        Part(name, tuple(f"{home}tasks/{name}" for home in BENCHMARK_HOMES), archive=False) for name in names
+        RemoteFile(name, tuple(f"{url}tasks/{name}" for url in HPATCHES_BENCHMARK_URLS), is_archive=False)
+        for name in names
     )
 
 
-def _rome_files() -> tuple[Part, ...]:
+def _rome_files() -> tuple[RemoteFile, ...]:
     names = [f"patch_retrieval_Rome_{half}{kind}.mat" for half in ("train", "test") for kind in ("", "_labels")]
-    return tuple(Part(name, (ROME_HOME + name,), archive=False) for name in names)
+    return tuple(RemoteFile(name, (ROME_URL + name,), is_archive=False) for name in names)
 
 
-_ALL = (
+_DATASETS = (
     _phototour("liberty", "Statue of Liberty", 450_092, 1_900_000_000),
     _phototour("notredame", "Notre-Dame", 468_159, 2_000_000_000),
     _phototour("yosemite", "Half Dome", 633_587, 2_700_000_000),
     DataSet(
         name="hpatches",
-        what="patches of 65x65, three levels of jitter",
+        description="patches of 65x65, three levels of jitter",
         terms="MIT licence, as its repository states; cite Balntas, Lenc, Vedaldi and Mikolajczyk, CVPR 2017",
         page="https://github.com/hpatches/hpatches-dataset",
         size=4_200_000_000,
-        parts=(Part("hpatches-release.zip", (HPATCHES_HOME + "hpatches-release.zip",)),),
+        files=(RemoteFile("hpatches-release.zip", (HPATCHES_URL + "hpatches-release.zip",)),),
         inspect=inspect_hpatches,
         expected={"i_ sequences": 57, "v_ sequences": 59},
-        brings=("hpatches-tasks",),
+        companions=("hpatches-tasks",),
     ),
     DataSet(
         name="hpatches-sequences",
-        what="the photos of HPatches, with homographies",
+        description="images of HPatches, with homographies",
         terms="MIT licence, as its repository states; cite Balntas, Lenc, Vedaldi and Mikolajczyk, CVPR 2017",
         page="https://github.com/hpatches/hpatches-dataset",
         size=1_300_000_000,
-        parts=(
-            Part(
+        files=(
+            RemoteFile(
                 "hpatches-sequences-release.zip",
                 (
-                    HPATCHES_HOME + "hpatches-sequences-release.zip",
+                    HPATCHES_URL + "hpatches-sequences-release.zip",
                     "https://www.kaggle.com/api/v1/datasets/download/javidtheimmortal/hpatches-sequence-release",
                 ),
             ),
@@ -151,33 +155,35 @@ _ALL = (
     ),
     DataSet(
         name="hpatches-tasks",
-        what="the lists of the tasks of HPatches",
+        description="task lists of HPatches",
         terms="see the repository; cite Balntas, Lenc, Vedaldi and Mikolajczyk, CVPR 2017",
         page="https://github.com/hpatches/hpatches-benchmark/tree/master/tasks",
         size=650_000_000,
-        parts=_task_lists(),
+        files=_task_lists(),
         inspect=inspect_hpatches_tasks,
         expected={"splits": 6, "verification lists": 18, "retrieval lists": 12},
     ),
     DataSet(
         name="romepatches",
-        what="patches of 51x51, in groups of ten",
+        description="patches of 51x51, in groups of ten",
         terms="no licence stated; cite Paulin and others, ICCV 2015, and Li, Snavely and Huttenlocher, ECCV 2010",
         page="http://lear.inrialpes.fr/people/paulin/projects/RomePatches/",
         size=200_000_000,
-        parts=_rome_files(),
+        files=_rome_files(),
         inspect=inspect_romepatches,
         expected={"patches": 20_000},
     ),
     DataSet(
         name="oxford",
-        what="photos of plane scenes, with homographies",
+        description="images of planar scenes, with homographies",
         terms="no licence stated; cite Mikolajczyk and Schmid, PAMI 2005",
         page="https://www.robots.ox.ac.uk/~vgg/research/affine/",
         size=50_000_000,
-        parts=tuple(Part(f"{name}.tar.gz", (f"{OXFORD_HOME}{name}.tar.gz",), folder=name) for name in OXFORD),
+        files=tuple(
+            RemoteFile(f"{name}.tar.gz", (f"{OXFORD_URL}{name}.tar.gz",), folder=name) for name in OXFORD_SEQUENCES
+        ),
         inspect=inspect_oxford,
         expected={"sequences": 8, "images": 48},
     ),
 )
-CATALOGUE = {data.name: data for data in _ALL}
+CATALOGUE = {data.name: data for data in _DATASETS}

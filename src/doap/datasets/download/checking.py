@@ -1,43 +1,47 @@
-"""What lies in the folder of an official data set: whether it is complete, and a hash of what it says.
+"""Checks of official data sets: counts of what a folder contains, and a hash of its content.
 
-Archives of the same data differ (they were packed again, pictures were converted), so the hash is over the content:
-SHA-256 over the files in order of their path without suffix, and of each
+Archives of the same data differ, since mirrors repack them and convert images. The hash is therefore computed from the
+decoded content: SHA-256 over the files, ordered by path without suffix, where a file contributes
 
-    a picture       its height and width as "H W" and a line feed, then its grey pixels, row by row, a byte each
-    a .mat file     its arrays of numbers in order of name, as little-endian float32 in MATLAB's order, by columns
-    a list          its bytes
+    image         its height and width as "H W" and a line feed, then its grey pixels, row by row, one byte each
+    .mat file     its numeric arrays, ordered by name, as little-endian float32 in MATLAB's column-major order
+    list          its bytes
 
-Faults name files by their path inside the folder.
+Errors name files by their path inside the folder.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.io import loadmat, whosmat
 
 from doap.datasets.official import hpatches, phototour, romepatches
 from doap.errors import DoapError
 from doap.images.reading import PHOTO_SUFFIXES, to_grey
-from doap.types import Grey
+from doap.types import Grey, Progress, no_progress
 
-OXFORD = ("bark", "bikes", "boat", "graf", "leuven", "trees", "ubc", "wall")
-MAX_ARRAY = 1 << 30
-MATLAB_NUMBERS = frozenset(
+OXFORD_SEQUENCES = ("bark", "bikes", "boat", "graf", "leuven", "trees", "ubc", "wall")
+MAX_ARRAY_ENTRIES = 1 << 30
+NUMERIC_MATLAB_CLASSES = frozenset(
     {"double", "single", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 )
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a folder holds: how many of what, and the files that are hashed."""
+    """Content of a folder.
+
+    Attributes:
+        folder: the folder.
+        counts: counts by what is counted, for example "patches".
+        files: files to hash, in order.
+    """
 
     folder: Path
     counts: Mapping[str, int]
@@ -48,46 +52,46 @@ class Content:
 
 
 def inspect_phototour(folder: Path) -> Content:
-    """UBC Phototour: sheets of 16x16 patches, info.txt with a row a patch, and the list of 100,000 test pairs."""
+    """Inspect UBC Phototour: sheets of 16x16 patches, info.txt with one row per patch, the list of test pairs."""
     patches = _count_rows(folder, phototour.INFO)
     pairs = _count_rows(folder, phototour.PAIRS)
     sheets = tuple(sorted(folder.glob("*.bmp")))
-    needed = -(-patches // phototour.PER_SHEET)
-    if len(sheets) < needed:
-        raise DoapError(f"{len(sheets):,} sheets (*.bmp), but the {patches:,} patches of info.txt need {needed:,}")
+    expected = -(-patches // phototour.PER_SHEET)
+    if len(sheets) < expected:
+        raise DoapError(f"{len(sheets):,} sheets (*.bmp), but the {patches:,} patches of info.txt need {expected:,}")
     side = phototour.COLUMNS * phototour.SIZE
     for sheet in sheets:
-        if _picture_size(folder, sheet) != (side, side):
+        if _image_size(folder, sheet) != (side, side):
             raise DoapError(f"{sheet.name}: a sheet must be {side}x{side}")
     return Content(folder, {"patches": patches, "pairs": pairs}, sheets)
 
 
 def inspect_hpatches(folder: Path) -> Content:
-    """HPatches: 16 strips of 65x65 patches a sequence, all of one height."""
+    """Inspect HPatches: 16 strips of 65x65 patches per sequence, all of the same height."""
     files: list[Path] = []
     patches = 0
     for sequence in _sequences(folder):
-        sizes = {name: _picture_size(folder, sequence / f"{name}.png") for name in hpatches.STRIPS}
+        sizes = {name: _image_size(folder, sequence / f"{name}.png") for name in hpatches.STRIPS}
         width, height = sizes["ref"]
         if set(sizes.values()) != {(width, height)} or width != hpatches.SIZE or height % hpatches.SIZE:
-            raise DoapError(f"{sequence.name}: strips must be {hpatches.SIZE} wide and all of one height, N x {width}")
+            raise DoapError(f"{sequence.name}: strips must be {hpatches.SIZE} wide and of the same height, N x {width}")
         patches += len(hpatches.STRIPS) * height // hpatches.SIZE
         files += [sequence / f"{name}.png" for name in hpatches.STRIPS]
     return Content(folder, {**_count_kinds(folder), "patches": patches}, _in_order(folder, files))
 
 
 def inspect_hpatches_sequences(folder: Path) -> Content:
-    """The photos of HPatches: six images and five homographies a sequence."""
+    """Inspect the images of HPatches: six images and five homographies per sequence."""
     files: list[Path] = []
     for sequence in _sequences(folder):
-        files += [_picture(folder, sequence, str(number)) for number in range(1, 7)]
+        files += [_find_image(folder, sequence, str(number)) for number in range(1, 7)]
         for number in range(2, 7):
             _count_rows(folder, f"{sequence.name}/H_1_{number}")
     return Content(folder, {**_count_kinds(folder), "images": len(files)}, _in_order(folder, files))
 
 
 def inspect_hpatches_tasks(folder: Path) -> Content:
-    """The lists of the HPatches tasks: which sequences a split has, pairs to verify, queries and distractors."""
+    """Inspect the HPatches task lists: splits, pairs of verification, queries and distractors of retrieval."""
     try:
         splits = json.loads((folder / "splits.json").read_text(encoding="utf-8"))
     except OSError as error:
@@ -95,7 +99,7 @@ def inspect_hpatches_tasks(folder: Path) -> Content:
     except ValueError as error:
         raise DoapError("splits.json: not valid JSON") from error
     if not isinstance(splits, dict):
-        raise DoapError("splits.json: not a table of splits")
+        raise DoapError("splits.json: not a JSON object of splits")
     counts = {"splits": len(splits)}
     for kind, columns in (("verif", "s1,t1,idx1,s2,t2,idx2"), ("retr", "s,idx")):
         lists = sorted(folder.glob(f"{kind}_*.csv"))
@@ -107,57 +111,57 @@ def inspect_hpatches_tasks(folder: Path) -> Content:
 
 
 def inspect_romepatches(folder: Path) -> Content:
-    """RomePatches: patches of 51x51 and their labels in MATLAB files, one pair of files a half."""
+    """Inspect RomePatches: 51x51 patches and their labels in MATLAB files, two files per half."""
     patches = 0
     files: list[Path] = []
     for half in romepatches.HALVES:
         files += [romepatches.patches_file(folder, half), romepatches.labels_file(folder, half)]
         if not _shapes(files[-1]):
-            raise DoapError(f"{files[-1].name}: holds no array of numbers")
+            raise DoapError(f"{files[-1].name}: contains no numeric array")
         largest = max(_shapes(files[-2]).values(), key=np.prod, default=(0,))
         count, rest = divmod(int(np.prod(largest)), romepatches.SIZE**2 * (3 if 3 in largest else 1))
         if rest or not count:
-            raise DoapError(f"{files[-2].name}: its largest array, {largest}, does not hold patches of 51x51")
+            raise DoapError(f"{files[-2].name}: its largest array, {largest}, does not consist of 51x51 patches")
         patches += count
     return Content(folder, {"patches": patches}, _in_order(folder, files))
 
 
 def inspect_oxford(folder: Path) -> Content:
-    """The Oxford sequences: six images and five homographies each."""
+    """Inspect the Oxford sequences: six images and five homographies each."""
     files: list[Path] = []
-    for name in OXFORD:
-        files += [_picture(folder, folder / name, f"img{number}") for number in range(1, 7)]
+    for name in OXFORD_SEQUENCES:
+        files += [_find_image(folder, folder / name, f"img{number}") for number in range(1, 7)]
         for number in range(2, 7):
             if not any(path.stat().st_size for path in (folder / name).glob(f"H1to{number}p*")):
                 raise DoapError(f"{name}/H1to{number}p: missing or empty")
-    return Content(folder, {"sequences": len(OXFORD), "images": len(files)}, _in_order(folder, files))
+    return Content(folder, {"sequences": len(OXFORD_SEQUENCES), "images": len(files)}, _in_order(folder, files))
 
 
-def content_hash(content: Content, progress: Callable[[int, int | None], None] = lambda _done, _total: None) -> str:
-    """SHA-256 of what a data set says, as the head of this file defines it; every file is read and decoded.
+def content_hash(content: Content, progress: Progress = no_progress) -> str:
+    """Compute the SHA-256 of the content of a data set, defined in the module docstring. Every file is decoded.
 
     Args:
-        content: from one of the functions above.
-        progress: called with the bytes of the files that are done, and their number.
+        content: result of one of the inspect functions.
+        progress: callback, called as progress(bytes done, total).
 
     Raises:
-        DoapError: a file that cannot be decoded.
+        DoapError: if a file cannot be decoded.
     """
     digest = hashlib.sha256()
-    whole = sum(path.stat().st_size for path in content.files)
+    total = sum(path.stat().st_size for path in content.files)
     done = 0
     for path in content.files:
         if path.suffix == ".mat":
             for values in _arrays(path):
                 digest.update(values.astype("<f4").tobytes(order="F"))
         elif path.suffix.lower() in PHOTO_SUFFIXES:
-            grey = _read_picture(content.folder, path)
+            grey = _read_image(content.folder, path)
             digest.update(f"{grey.shape[0]} {grey.shape[1]}\n".encode())
             digest.update(grey.tobytes())
         else:
             digest.update(path.read_bytes())
         done += path.stat().st_size
-        progress(done, whole)
+        progress(done, total)
     return digest.hexdigest()
 
 
@@ -166,10 +170,10 @@ def _in_order(folder: Path, files: list[Path]) -> tuple[Path, ...]:
 
 
 def _sequences(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.iterdir() if path.is_dir() and path.name.startswith(("i_", "v_")))
-    if not found:
+    sequences = sorted(path for path in folder.iterdir() if path.is_dir() and path.name.startswith(("i_", "v_")))
+    if not sequences:
         raise DoapError("no folder of a sequence (i_…, v_…)")
-    return found
+    return sequences
 
 
 def _count_kinds(folder: Path) -> dict[str, int]:
@@ -193,53 +197,58 @@ def _first_row(path: Path) -> str:
         return file.readline(200).decode("utf-8", "replace").strip()
 
 
-def _picture(folder: Path, place: Path, stem: str) -> Path:
-    """The picture of this name, whatever its format; that it can be opened is checked."""
-    found = [path for path in place.glob(f"{stem}.*") if path.suffix.lower() in PHOTO_SUFFIXES]
-    if len(found) != 1:
-        raise DoapError(f"{place.relative_to(folder)}: {len(found) or 'no'} pictures named {stem}, must be one")
-    _picture_size(folder, found[0])
-    return found[0]
+def _find_image(folder: Path, sequence: Path, stem: str) -> Path:
+    """Return the only image of this name in any format, and check that it can be opened."""
+    images = [path for path in sequence.glob(f"{stem}.*") if path.suffix.lower() in PHOTO_SUFFIXES]
+    if len(images) != 1:
+        raise DoapError(f"{sequence.relative_to(folder)}: {len(images) or 'no'} images named {stem}, must be one")
+    _image_size(folder, images[0])
+    return images[0]
 
 
-def _picture_size(folder: Path, path: Path) -> tuple[int, int]:
-    """Width and height, from the head of the file."""
+def _image_size(folder: Path, path: Path) -> tuple[int, int]:
+    """Read the width and height from the header of a file."""
     try:
-        with Image.open(path) as picture:
-            return picture.size
+        with Image.open(path) as image:
+            return image.size
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DoapError(f"{path.relative_to(folder)}: missing, or not a picture that can be read") from error
+        raise DoapError(f"{path.relative_to(folder)}: missing, or not a readable image") from error
 
 
-def _read_picture(folder: Path, path: Path) -> Grey:
+def _read_image(folder: Path, path: Path) -> Grey:
     try:
-        with Image.open(path) as picture:
-            return to_grey(picture)
+        with Image.open(path) as image:
+            return to_grey(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DoapError(f"{path.relative_to(folder)}: cannot be decoded, so it is damaged") from error
+        raise DoapError(f"{path.relative_to(folder)}: damaged, cannot be decoded") from error
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays of numbers in a .mat file, by name."""
+    """Return the shapes of the numeric arrays in a .mat file, by name."""
+    import h5py  # optional dependency, only for RomePatches
+    from scipy.io import whosmat
+
+    def is_numeric(item: object) -> bool:
+        return isinstance(item, h5py.Dataset) and item.dtype.kind in "uif"
+
     try:
         if h5py.is_hdf5(path):
             with h5py.File(path) as file:
-                shapes = {name: item.shape[::-1] for name, item in file.items() if _is_numeric(item)}
+                shapes = {name: item.shape[::-1] for name, item in file.items() if is_numeric(item)}
         else:
-            shapes = {name: shape for name, shape, kind in whosmat(path) if kind in MATLAB_NUMBERS}
-    except Exception as error:  # the readers raise whatever a damaged file makes them stumble over
-        raise DoapError(f"{path.name}: missing, or not a MATLAB file that can be read") from error
-    if any(np.prod(shape, dtype=float) > MAX_ARRAY for shape in shapes.values()):
-        raise DoapError(f"{path.name}: claims to hold more than {MAX_ARRAY:,} numbers, which is refused")
+            shapes = {name: shape for name, shape, kind in whosmat(path) if kind in NUMERIC_MATLAB_CLASSES}
+    except Exception as error:  # damaged files cause all kinds of exceptions in both readers
+        raise DoapError(f"{path.name}: missing, or not a readable MATLAB file") from error
+    if any(np.prod(shape, dtype=float) > MAX_ARRAY_ENTRIES for shape in shapes.values()):
+        raise DoapError(f"{path.name}: claims more than {MAX_ARRAY_ENTRIES:,} numbers, which is refused")
     return shapes
 
 
-def _is_numeric(item: object) -> bool:
-    return isinstance(item, h5py.Dataset) and item.dtype.kind in "uif"
-
-
 def _arrays(path: Path) -> Iterator[NDArray[Any]]:
-    """The arrays of numbers in a .mat file, in order of name, with MATLAB's axes."""
+    """Yield the numeric arrays of a .mat file, ordered by name, with MATLAB's axes."""
+    import h5py
+    from scipy.io import loadmat
+
     try:
         for name in sorted(_shapes(path)):
             if h5py.is_hdf5(path):
@@ -247,5 +256,5 @@ def _arrays(path: Path) -> Iterator[NDArray[Any]]:
                     yield np.asarray(file[name]).T
             else:
                 yield loadmat(path, variable_names=[name])[name]
-    except Exception as error:  # likewise
-        raise DoapError(f"{path.name}: cannot be decoded, so it is damaged") from error
+    except Exception as error:  # see above
+        raise DoapError(f"{path.name}: damaged, cannot be decoded") from error

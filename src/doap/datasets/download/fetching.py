@@ -1,8 +1,10 @@
-"""Fetching a file over HTTP: mirrors in turn, gone on with where it stopped, never accepted unless whole.
+"""Download of one file over HTTP: several mirrors, resumed where it stopped, accepted only when complete.
 
-What has come of a file lies beside its target as .NAME.XXXXXXXX.part, one for each address, with what is needed to go
-on safely (.part.json: the server's mark of this version, and the whole length). An attempt asks for the rest of that
-very version; a server that cannot give it, or has another version by now, starts over.
+Partial content is kept beside the target as .NAME.XXXXXXXX.part, one file per URL, together with .part.json: the
+validator of the server (ETag or Last-Modified) and the total length. An attempt requests the rest of exactly this
+version; if the server cannot provide it, or has a new version, the download starts over.
+
+pooch (1.9) is not used because it deletes partial files, sends no Range requests and takes one URL per file.
 """
 
 import json
@@ -11,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from glob import escape
 from http.client import HTTPException, HTTPMessage, HTTPResponse, InvalidURL
 from io import FileIO
@@ -32,234 +35,238 @@ from zlib import crc32
 
 from doap.errors import DoapError
 from doap.files import make_folder, write_text
+from doap.types import StepProgress, no_step_progress
 
 CHUNK = 1 << 20
-PASSING_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})  # worth another attempt
 
-BytesDone = Callable[[int, int | None], None]
+_BytesProgress = Callable[[int, int | None], None]  # a StepProgress whose step is set
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long a server is waited for.
+class RetryPolicy:
+    """How long to wait for a server.
 
     Args:
-        timeout: seconds without a byte after which an attempt ends.
-        attempts: how many in a row may bring next to nothing before the next mirror is asked.
-        pause: seconds before the second attempt; doubled with each further one.
+        timeout: seconds without data after which an attempt ends.
+        attempts: number of consecutive attempts with less than CHUNK new bytes before the next mirror is tried.
+        delay: seconds before the second attempt; doubled for each further attempt.
     """
 
     timeout: float = 30.0
     attempts: int = 4
-    pause: float = 1.0
+    delay: float = 1.0
 
 
 class _MirrorError(Exception):
-    """What a mirror did wrong; `passing` if another attempt may go better."""
+    """Error of a mirror; a transient error may disappear in another attempt."""
 
-    def __init__(self, what: str, passing: bool = False) -> None:
-        super().__init__(" ".join(what.split()))
-        self.passing = passing
+    def __init__(self, message: str, is_transient: bool = False) -> None:
+        super().__init__(" ".join(message.split()))
+        self.is_transient = is_transient
 
 
 def fetch(
     urls: Sequence[str],
     target: Path,
     max_bytes: int,
-    advice: str = "",
-    patience: Patience = Patience(),  # noqa: B008 it is frozen
-    complaint: Callable[[Path], str | None] = lambda _path: None,
-    progress: BytesDone = lambda _done, _total: None,
+    hint: str = "",
+    retry: RetryPolicy = RetryPolicy(),  # noqa: B008 it is frozen
+    find_error: Callable[[Path], str | None] = lambda _path: None,
+    progress: StepProgress = no_step_progress,
 ) -> str:
-    """Fetch one file from the first mirror that gives it whole.
+    """Download one file from the first mirror that delivers it completely.
 
     Args:
-        urls: where it is, in the order to ask; http or https.
-        target: the file to make; it appears whole or not at all.
-        max_bytes: a file that is longer, or says so, is refused.
-        advice: what to do when no mirror gives it; ends the error's line.
-        patience: how long to wait.
-        complaint: says what is wrong with a file that came whole, if anything: then the next mirror is asked.
-        progress: called with the bytes that are there and the whole length, where the server says it.
+        urls: http or https URLs of the file, in the order to try.
+        target: file to write, atomically.
+        max_bytes: larger files are refused.
+        hint: what to do if no mirror delivers the file; the end of the error.
+        retry: how long to wait for a server.
+        find_error: returns the error of a complete file, or None; on an error the next mirror is tried.
+        progress: callback, called as progress("fetching NAME", bytes done, total or None if unknown).
 
     Returns:
-        The address it came from.
+        The URL it was downloaded from.
 
     Raises:
-        DoapError: one line with what each mirror said; or that the disk is full.
+        DoapError: if no mirror delivers the file, with the error of each, or if the disk is full.
     """
     make_folder(target.parent)
     failures = []
     for url in urls:
-        part = target.with_name(f".{target.name}.{crc32(url.encode()):08x}.part")
+        partial_file = target.with_name(f".{target.name}.{crc32(url.encode()):08x}.part")
         try:
-            _fetch_from(url, part, max_bytes, patience, progress)
-            if wrong := complaint(part):
-                _discard(part)
-                raise _MirrorError(wrong)
+            _fetch_from(url, partial_file, max_bytes, retry, partial(progress, f"fetching {target.name}"))
+            if message := find_error(partial_file):
+                _discard(partial_file)
+                raise _MirrorError(message)
         except _MirrorError as error:
             failures.append(f"{url}: {error}")
             continue
-        part.replace(target)
-        for left in target.parent.glob(f".{escape(target.name)}.*.part*"):
-            left.unlink()
+        partial_file.replace(target)
+        for leftover in target.parent.glob(f".{escape(target.name)}.*.part*"):
+            leftover.unlink()
         return url
-    raise DoapError("; ".join([f"{target.name}: no mirror gave it", *failures, *([advice] if advice else [])]))
+    raise DoapError("; ".join([f"{target.name}: no mirror delivered it", *failures, *([hint] if hint else [])]))
 
 
-def _fetch_from(url: str, part: Path, max_bytes: int, patience: Patience, progress: BytesDone) -> None:
-    """Attempt until the file is whole; attempts that bring next to nothing are counted."""
+def _fetch_from(url: str, partial_file: Path, max_bytes: int, retry: RetryPolicy, progress: _BytesProgress) -> None:
+    """Repeat attempts until the file is complete, or too many in a row made no progress."""
     _refuse_other_schemes(url)
-    furthest, fruitless = _size(part), 0
+    largest, failed = _size(partial_file), 0
     while True:
         try:
-            return _attempt(url, part, max_bytes, patience.timeout, progress)
+            return _attempt(url, partial_file, max_bytes, retry.timeout, progress)
         except _MirrorError as error:
-            # Measured against the furthest ever, so that a server that starts over and over again comes to an end.
-            fruitless = 0 if _size(part) >= furthest + CHUNK else fruitless + 1
-            furthest = max(furthest, _size(part))
-            if not error.passing:
+            # Compared with the largest size so far, so that a server that always starts over is given up.
+            failed = 0 if _size(partial_file) >= largest + CHUNK else failed + 1
+            largest = max(largest, _size(partial_file))
+            if not error.is_transient:
                 raise
-            if fruitless >= patience.attempts:
-                raise _MirrorError(f"{error}, given up after {patience.attempts} attempts") from error
-            time.sleep(patience.pause * 2 ** max(fruitless - 1, 0))
+            if failed >= retry.attempts:
+                raise _MirrorError(f"{error}, given up after {retry.attempts} attempts") from error
+            time.sleep(retry.delay * 2 ** max(failed - 1, 0))
 
 
-def _attempt(url: str, part: Path, max_bytes: int, timeout: float, progress: BytesDone) -> None:
-    version, total = _read_state(part)
-    have = _size(part)
-    if have and have == total:
+def _attempt(url: str, partial_file: Path, max_bytes: int, timeout: float, progress: _BytesProgress) -> None:
+    version, total = _read_state(partial_file)
+    size = _size(partial_file)
+    if size and size == total:
         return
     headers = {"User-Agent": "doap", "Accept-Encoding": "identity"}
-    if version and have:
-        headers |= {"Range": f"bytes={have}-", "If-Range": version}
+    if version and size:
+        headers |= {"Range": f"bytes={size}-", "If-Range": version}
     try:
         with _opener().open(Request(url, headers=headers), timeout=timeout) as response:
-            _receive(response, part, max_bytes, progress)
+            _receive(response, partial_file, max_bytes, progress)
     except HTTPError as error:
         error.close()
         if error.code == 416:
-            _discard(part)
-            raise _MirrorError("would not go on from where it stopped", passing=True) from error
-        raise _MirrorError(f"HTTP {error.code} {error.msg}", error.code in PASSING_STATUS) from error
+            _discard(partial_file)
+            raise _MirrorError("refuses to resume the download", is_transient=True) from error
+        raise _MirrorError(f"HTTP {error.code} {error.msg}", error.code in TRANSIENT_STATUS) from error
     except URLError as error:
         if isinstance(error.reason, gaierror):
-            raise _MirrorError("no such host, or no network") from error
-        raise _MirrorError(f"cannot be reached ({error.reason})", passing=True) from error
+            raise _MirrorError("unknown host, or no network") from error
+        raise _MirrorError(f"cannot be reached ({error.reason})", is_transient=True) from error
     except (InvalidURL, ValueError) as error:
-        raise _MirrorError(f"not an address ({error})") from error
+        raise _MirrorError(f"not a valid URL ({error})") from error
     except TimeoutError as error:
-        raise _MirrorError(f"sent nothing for {timeout:g} s", passing=True) from error
+        raise _MirrorError(f"sent no data for {timeout:g} s", is_transient=True) from error
     except (HTTPException, OSError) as error:
-        raise _MirrorError(f"broke off ({error or type(error).__name__})", passing=True) from error
+        raise _MirrorError(f"connection lost ({error or type(error).__name__})", is_transient=True) from error
 
 
-def _receive(response: HTTPResponse, part: Path, max_bytes: int, progress: BytesDone) -> None:
-    """Append an answer to the part, or start it over, and hold the server to the length it announced."""
-    start, total = _place_of(response, part)
+def _receive(response: HTTPResponse, partial_file: Path, max_bytes: int, progress: _BytesProgress) -> None:
+    """Append a response to the partial file, or restart it, and check the announced length."""
+    start, total = _content_range(response, partial_file)
     if total is None and not response.chunked:
-        raise _MirrorError("does not say how long the file is, so nobody could tell whether it is whole")
+        raise _MirrorError("does not announce the length of the file, so that its completeness cannot be checked")
     if (total or 0) > max_bytes:
         raise _MirrorError(f"announces {total:,} bytes, over the limit of {max_bytes:,}")
-    free = shutil.disk_usage(part.parent).free
+    free = shutil.disk_usage(partial_file.parent).free
     if total is not None and total - start > free:
-        raise DoapError(f"{part.parent}: {total - start:,} bytes are to come, only {free:,} are free; make room first")
-    with _opened(part, start) as file:
+        raise DoapError(f"{partial_file.parent}: needs {total - start:,} more bytes, only {free:,} are free")
+    with _open(partial_file, start) as file:
         if start == 0:
-            _write_state(part, response, total)
+            _write_state(partial_file, response, total)
         done = start
         progress(done, total)
         while block := _next_block(response, total, done):
             done += len(block)
             if done > (max_bytes if total is None else total):
-                _discard(part)
+                _discard(partial_file)
                 raise _MirrorError("sends more bytes than it announced, or than the limit")
-            _write(file, block, part)
+            _write(file, block, partial_file)
             progress(done, total)
     if total is not None and done < total:
-        raise _MirrorError(f"broke off after {done:,} of {total:,} bytes", passing=True)
+        raise _MirrorError(f"connection lost after {done:,} of {total:,} bytes", is_transient=True)
 
 
-def _place_of(response: HTTPResponse, part: Path) -> tuple[int, int | None]:
-    """Where in the file an answer begins, and how long the file is; an answer that does not fit starts it over."""
+def _content_range(response: HTTPResponse, partial_file: Path) -> tuple[int, int | None]:
+    """Return the offset of a response in the file, and the length of the file, None if unknown.
+
+    A response that does not continue the partial file discards it.
+    """
     if response.status == 200:
         return 0, response.length
     if response.status != 206:
         raise _MirrorError(f"HTTP {response.status} {response.reason}")
-    have, (version, total) = _size(part), _read_state(part)
+    size, (version, total) = _size(partial_file), _read_state(partial_file)
     match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", response.headers.get("Content-Range", ""))
-    first, last, whole = map(int, match.groups()) if match else (-1, -1, -1)
-    fits = first == have and first <= last < whole and response.length in (None, last - first + 1)
-    if not fits or whole != total or _version(response.headers) != version:
-        _discard(part)
-        raise _MirrorError("the file changed, or another piece came than was asked for", passing=True)
-    return have, total
+    first, last, length = map(int, match.groups()) if match else (-1, -1, -1)
+    continues = first == size and first <= last < length and response.length in (None, last - first + 1)
+    if not continues or length != total or _version(response.headers) != version:
+        _discard(partial_file)
+        raise _MirrorError("the file has changed, or the response is not the requested range", is_transient=True)
+    return size, total
 
 
 def _next_block(response: HTTPResponse, total: int | None, done: int) -> bytes:
-    """What has arrived, at most one chunk. The last byte comes with whatever follows it, which should be nothing."""
+    """Return received data, at most one chunk. The last byte is read together with any excess data."""
     if total is None:
         return response.read1(CHUNK)
     if total - done == 1:
-        return response.peek(2)[:2]  # reading would stop at the announced length and hide that more was sent
+        return response.peek(2)[:2]  # read1 would stop at the announced length and hide excess data
     return response.read1(min(CHUNK, max(total - done - 1, 0)))
 
 
-def _opened(part: Path, start: int) -> FileIO:
+def _open(partial_file: Path, start: int) -> FileIO:
     try:
-        file = FileIO(part, "ab" if start else "wb")
+        file = FileIO(partial_file, "ab" if start else "wb")
     except OSError as error:
-        raise DoapError(f"{part}: cannot be written ({error.strerror})") from error
+        raise DoapError(f"{partial_file}: cannot be written ({error.strerror})") from error
     return file
 
 
-def _write(file: FileIO, block: bytes, part: Path) -> None:
+def _write(file: FileIO, block: bytes, partial_file: Path) -> None:
     try:
         while block:
             block = block[file.write(block) :]
     except OSError as error:
         raise DoapError(
-            f"{part}: cannot be written ({error.strerror}); make room, then run this again: it goes on from here"
+            f"{partial_file}: cannot be written ({error.strerror}); free some disk space and run this again to resume"
         ) from error
 
 
 def _version(headers: HTTPMessage) -> str | None:
-    """The mark by which a server knows this version of a file; weak ones do not promise the same bytes."""
+    """Return the validator of this version of a file. Weak ETags do not guarantee identical bytes."""
     tag = headers.get("ETag")
     return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
 
 
-def _write_state(part: Path, response: HTTPResponse, total: int | None) -> None:
+def _write_state(partial_file: Path, response: HTTPResponse, total: int | None) -> None:
     state = {"version": _version(response.headers), "total": total}
-    write_text(part.with_suffix(".part.json"), json.dumps(state))
+    write_text(partial_file.with_suffix(".part.json"), json.dumps(state))
 
 
-def _read_state(part: Path) -> tuple[str | None, int | None]:
+def _read_state(partial_file: Path) -> tuple[str | None, int | None]:
     try:
-        state = json.loads(part.with_suffix(".part.json").read_text(encoding="utf-8"))
+        state = json.loads(partial_file.with_suffix(".part.json").read_text(encoding="utf-8"))
         version, total = state["version"], state["total"]
     except (OSError, ValueError, KeyError, TypeError):
         return None, None
-    known = isinstance(version, str) and isinstance(total, int)
-    return (version, total) if known else (None, None)
+    is_valid = isinstance(version, str) and isinstance(total, int)
+    return (version, total) if is_valid else (None, None)
 
 
-def _size(part: Path) -> int:
-    return part.stat().st_size if part.exists() else 0
+def _size(partial_file: Path) -> int:
+    return partial_file.stat().st_size if partial_file.exists() else 0
 
 
-def _discard(part: Path) -> None:
-    part.unlink(missing_ok=True)
-    part.with_suffix(".part.json").unlink(missing_ok=True)
+def _discard(partial_file: Path) -> None:
+    partial_file.unlink(missing_ok=True)
+    partial_file.with_suffix(".part.json").unlink(missing_ok=True)
 
 
 def _refuse_other_schemes(url: str) -> None:
     if not url.lower().startswith(("http://", "https://")):
-        raise _MirrorError(f"{url.partition(':')[0]} is not fetched, only http and https")
+        raise _MirrorError(f"{url.partition(':')[0]} is not supported, only http and https")
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follow redirects to http and https alone, and never from https to http."""
+    """Follows redirects to http and https only, and never from https to http."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -271,7 +278,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _opener() -> OpenerDirector:
-    """An opener that knows http and https, unlike urllib's own, which also opens files and ftp."""
+    """Return an opener for http and https only; the default one of urllib also opens files and ftp."""
     opener = OpenerDirector()
     handlers = (ProxyHandler, HTTPHandler, HTTPSHandler, _Redirects, HTTPErrorProcessor, HTTPDefaultErrorHandler)
     for handler in handlers:

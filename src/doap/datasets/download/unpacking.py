@@ -1,7 +1,7 @@
-"""Unpacking archives from strangers: zip and tar, into a fresh folder and nowhere else.
+"""Safe unpacking of untrusted zip and tar archives into a new folder.
 
-Files and folders are written, one by one, under names that were checked; links, devices and encrypted members are
-refused, and so are archives that unpack to more than they may. Rights, owners and times in the archive are ignored.
+Files and folders are written one by one under checked names. Links, devices, encrypted members and archives that unpack
+to more than a limit are refused. Permissions, owners and times in the archive are ignored.
 """
 
 import bz2
@@ -20,12 +20,13 @@ from typing import IO, Any, BinaryIO, cast
 
 from doap.errors import DoapError
 from doap.files import make_folder
+from doap.types import Progress, no_progress
 
 CHUNK = 1 << 20
 MAX_MEMBERS = 100_000
-DAMAGE = (
+DAMAGE_ERRORS = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError, OverflowError,
-    RuntimeError,  # encrypted, or NotImplementedError, which is one: compressed in a way that zipfile does not know
+    RuntimeError,  # encrypted, or its subclass NotImplementedError: unknown compression
 )  # fmt: skip
 STREAMS: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -36,7 +37,7 @@ STREAMS: dict[bytes, Callable[[BinaryIO], Any]] = {
 
 @dataclass(frozen=True)
 class _Member:
-    """A file or, without content, a folder in an archive; `read` is how much of the archive has been read so far."""
+    """A file in an archive, or a folder if it has no content; `read` is the number of archive bytes read so far."""
 
     name: str
     size: int
@@ -49,35 +50,35 @@ def unpack(
     folder: Path,
     max_bytes: int,
     max_members: int = MAX_MEMBERS,
-    progress: Callable[[int, int | None], None] = lambda _done, _total: None,
+    progress: Progress = no_progress,
 ) -> None:
-    """Unpack a zip or a tar, plain or compressed by gzip, bzip2 or xz, into a folder.
+    """Unpack a zip or tar archive, the latter optionally compressed by gzip, bzip2 or xz, into a folder.
 
     Args:
-        archive: its kind is told by its content, not by its name.
-        folder: must be new or empty; what was written stays there on a error, so give one that is thrown away.
-        max_bytes: how much it may unpack to.
-        max_members: how many files and folders it may hold.
-        progress: called with the bytes of the archive that are done, and their number.
+        archive: archive; its format is detected from its content, not its name.
+        folder: new or empty folder; after an error it holds what was unpacked so far, so use a temporary one.
+        max_bytes: limit of the unpacked size.
+        max_members: limit of the number of files and folders.
+        progress: callback, called as progress(archive bytes done, total).
 
     Raises:
-        DoapError: one line that names the archive and the error.
+        DoapError: if the archive is damaged or refused; names the archive and the error.
     """
     make_folder(folder)
     try:
         _unpack(archive, folder, max_bytes, max_members, progress)
     except DoapError as error:
         raise DoapError(f"{archive}: {error}") from error
-    except DAMAGE as error:
-        raise DoapError(f"{archive}: damaged, or no zip or tar archive ({_one_line(error)})") from error
+    except DAMAGE_ERRORS as error:
+        raise DoapError(f"{archive}: damaged, or not a zip or tar archive ({_one_line(error)})") from error
     except OSError as error:
-        if error.errno is None:  # how gzip and bz2 say that the data are wrong
+        if error.errno is None:  # damaged data, as reported by gzip and bz2
             raise DoapError(f"{archive}: damaged ({_one_line(error)})") from error
         raise DoapError(f"{archive}: cannot be unpacked in {folder} ({error.strerror})") from error
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file begins (and a zip also ends) like an archive that `unpack` reads."""
+    """Return whether a file starts (a zip also: ends) like an archive that `unpack` reads."""
     with path.open("rb") as file:
         start = file.read(512)
     return zipfile.is_zipfile(path) or start.startswith(tuple(STREAMS)) or start[257:262] == b"ustar"
@@ -88,11 +89,11 @@ def _unpack(
     folder: Path,
     max_bytes: int,
     max_members: int,
-    progress: Callable[[int, int | None], None],
+    progress: Progress,
 ) -> None:
-    whole = archive.stat().st_size
+    total = archive.stat().st_size
     members = _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive, max_bytes)
-    seen: set[str] = set()
+    names: set[str] = set()
     unpacked = 0
     for number, member in enumerate(members, 1):
         unpacked += member.size
@@ -100,19 +101,19 @@ def _unpack(
             raise DoapError(f"holds more than {max_members:,} files and folders, which is refused")
         if unpacked > max_bytes:
             raise DoapError(f"unpacks to more than {max_bytes:,} bytes, which is refused")
-        place = _checked_place(member.name)
-        if _is_litter(place):
+        path = _check_name(member.name)
+        if _is_metadata(path):
             continue
         if member.content is None:
-            (folder / place).mkdir(parents=True, exist_ok=True)
+            (folder / path).mkdir(parents=True, exist_ok=True)
         else:
-            # Where letters of both cases are the same, the second of two such files would overwrite the first.
-            key = unicodedata.normalize("NFC", str(place)).casefold()
-            if key in seen:
-                raise DoapError(f"holds {member.name!r} twice, or under names that differ in case alone")
-            seen.add(key)
-            _write_out(member.content, folder / place, member.size)
-        progress(min(member.read, whole), whole)
+            # On a case-insensitive file system the second of two such files would overwrite the first.
+            key = unicodedata.normalize("NFC", str(path)).casefold()
+            if key in names:
+                raise DoapError(f"holds {member.name!r} twice, or under names that differ only in case")
+            names.add(key)
+            _write_out(member.content, folder / path, member.size)
+        progress(min(member.read, total), total)
 
 
 def _write_out(content: IO[bytes], path: Path, size: int) -> None:
@@ -125,20 +126,18 @@ def _write_out(content: IO[bytes], path: Path, size: int) -> None:
         raise EOFError(f"{path.name} is {size:,} bytes short")
 
 
-def _checked_place(name: str) -> PurePosixPath:
-    """The place of a member below the folder; names that lead elsewhere are refused."""
-    place = PurePosixPath(name.replace("\\", "/"))
-    leads_out = place.is_absolute() or ".." in place.parts or bool(PureWindowsPath(name).drive)
-    if leads_out or not name.isprintable():
-        raise DoapError(
-            f"holds a file named {name!r}, which would lead out of its folder, or is no proper name; that is refused"
-        )
-    return place
+def _check_name(name: str) -> PurePosixPath:
+    """Return the relative path of a member; names that lead outside the folder are refused."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    is_outside = path.is_absolute() or ".." in path.parts or bool(PureWindowsPath(name).drive)
+    if is_outside or not name.isprintable():
+        raise DoapError(f"holds {name!r}, whose name is not valid or leads outside the folder, which is refused")
+    return path
 
 
-def _is_litter(place: PurePosixPath) -> bool:
-    """What macOS leaves in archives."""
-    return "__MACOSX" in place.parts or place.name == ".DS_Store" or place.name.startswith("._")
+def _is_metadata(path: PurePosixPath) -> bool:
+    """Return whether a member is metadata of macOS."""
+    return "__MACOSX" in path.parts or path.name == ".DS_Store" or path.name.startswith("._")
 
 
 def _zip_members(archive: Path) -> Iterator[_Member]:
@@ -163,35 +162,35 @@ def _tar_members(archive: Path, max_bytes: int) -> Iterator[_Member]:
         start = raw.read(6)
         raw.seek(0)
         decompress = next((stream for magic, stream in STREAMS.items() if start.startswith(magic)), None)
-        bounded = _Bounded(decompress(raw) if decompress else raw, max_bytes)
+        bounded = _BoundedStream(decompress(raw) if decompress else raw, max_bytes)
         with tarfile.open(fileobj=cast(IO[bytes], bounded), mode="r:") as opened:
             for info in opened:
                 if not (info.isreg() or info.isdir()):
                     raise DoapError(f"{info.name!r} is a link or a device, which is refused")
                 yield _Member(info.name, info.size, opened.extractfile(info), raw.tell())
-        # tarfile takes a damaged header for the end, and checksums stand at the end of compressed data: read all of it.
+        # tarfile takes a damaged header for the end, and compressed data end with a checksum: read to the end.
         while block := bounded.read(CHUNK):
             if block.strip(b"\0"):
                 raise EOFError("a header in the middle cannot be read")
 
 
-class _Bounded:
-    """A tar's bytes, in small pieces and no more than there may be: a header can claim to be gigabytes long."""
+class _BoundedStream:
+    """Limits the reads of tarfile, since a header can claim a length of gigabytes."""
 
     def __init__(self, stream: IO[bytes], max_bytes: int) -> None:
         self.stream = stream
-        self.end = 2 * max_bytes + (64 << 20)  # headers and padding; what unpacks is counted by `unpack` itself
+        self.end = 2 * max_bytes + (64 << 20)  # allows for headers and padding; `unpack` checks the exact size
 
     def read(self, size: int) -> bytes:
         if not 0 <= size <= CHUNK:
-            raise EOFError("a header of impossible length")
+            raise EOFError("a header with an impossible length")
         if self.stream.tell() > self.end:
-            raise DoapError("holds more than it may, which is refused")
+            raise DoapError("unpacks to more than the limit, which is refused")
         return self.stream.read(size)
 
     def seek(self, offset: int) -> int:
         if offset > self.end:
-            raise DoapError("holds more than it may, which is refused")
+            raise DoapError("unpacks to more than the limit, which is refused")
         return self.stream.seek(offset)
 
     def tell(self) -> int:
