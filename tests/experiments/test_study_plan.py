@@ -23,7 +23,7 @@ def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path)
     study = read_study(tmp_path / "s.yaml", ["dropout=0.2"])
     assert study.seeds == [4, 7]
     shared = ["bin_power=null", "pooled_weight=0", "epochs=2", "dropout=0.2"]
-    assert study.lists == read_recipe("frames-real", shared)
+    assert study.base == read_recipe("frames-real", shared)
     hardnet = [*shared, "objective=hardnet", "epochs=3"]
     assert study.runs == {
         "ap": {f"lr={lr}": read_recipe("frames-real", [*shared, f"lr={lr}"]) for lr in (0.1, 1.0)},
@@ -37,22 +37,24 @@ def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path)
     ("change", "message"),
     [
         (("seeds: [4, 7]", "seeds: []"), "seeds: List should have at least 1 item"),
-        (("seeds: [4, 7]", "seeds: [4, 4]"), "seeds: one comes twice"),
+        (("seeds: [4, 7]", "seeds: [4, 4]"), "seeds: a seed is repeated"),
         (("seeds: [4, 7]", "seeds: [-1]"), "seeds.0: Input should be greater than or equal to 0"),
         (("seeds: [4, 7]", ""), "seeds: Field required"),
         (("recipe: frames-real", "recipe: frames-rael"), "frames-rael: no such file, and no recipe of this name"),
         (("runs:", "run:"), "runs: Field required"),
         (("objective: hardnet", "objective: hardnot"), "run hardnet: frames-real: objective: Input should be 'ap'"),
         (("objective: hardnet,", "objectiv: hardnet,"), "run hardnet: frames-real: objectiv: Extra inputs"),
-        (("lr: [0.1, 1]", "lr: [0.1, 0.10]"), "run ap: tune: a value of lr comes twice"),
+        (("lr: [0.1, 1]", "lr: [0.1, 0.10]"), "run ap: tune: a value of lr is repeated"),
         (("lr: [0.1, 1]", "lr: []"), "tune.lr: List should have at least 1 item"),
         (("lr: [0.1, 1]", "lr: [0.1], epochs: [1]"), "tune: Dictionary should have at most 1 item"),
         (("  ap:", "  ../ap:"), "String should match pattern"),
         (("{recipe: frames-binary", "{recipes: frames-binary"), "runs.binary.recipes: Extra inputs"),
         (("runs:", "runs: ["), "not valid YAML"),
+        (("settings: {bin_power", "settings: {spacing"), "--set spacing=null: spacing was renamed; use bin_power"),
+        (("tune: {lr:", "tune: {list_size:"), "run ap: --set list_size=0.1: list_size was renamed; use batch_size"),
     ],
 )
-def test_faults_are_one_line(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     (tmp_path / "s.yaml").write_text(FILE.replace(*change))
     with pytest.raises(DoapError, match=r"s\.yaml|frames-rael") as caught:
         read_study(tmp_path / "s.yaml")
@@ -76,13 +78,14 @@ def test_objectives_are_compared_on_the_same_batches_at_as_many_rates() -> None:
         "ap", "hardnet", "hardnet-gor", "sosnet", "hynet", "l2net", "fastap", "smooth-ap", "triplet",
     }  # fmt: skip
     uneven, even = {"ap-uneven", "ap-uneven-pooled"}, {"pooled_weight": 0.0, "matching_weight": 0.0, "bin_power": None}
-    extras = {"ap-pooled": {"pooled_weight": 1.0}, "ap-matching": {"matching_weight": 2.0}, "ap-uneven-pooled": {"pooled_weight": 1.0}}
+    pooled = {"pooled_weight": 1.0}
+    extras = {"ap-pooled": pooled, "ap-matching": {"matching_weight": 2.0}, "ap-uneven-pooled": pooled}
     for run, tries in study.runs.items():
-        wanted = {**even, **extras.get(run, {}), **({"bin_power": 1.5} if run in uneven else {})}
-        assert all({key: getattr(recipe, key) for key in even} == wanted for recipe in tries.values()), run
+        expected = {**even, **extras.get(run, {}), **({"bin_power": 1.5} if run in uneven else {})}
+        assert all({key: getattr(recipe, key) for key in even} == expected for recipe in tries.values()), run
     rates = [[recipe.lr for recipe in tries.values()] for tries in study.runs.values()]
-    assert {len(each) for each in rates} == {4}
-    assert all(27 <= each[3] / each[0] <= 33.4 for each in rates)  # as wide a range for each
+    assert {len(values) for values in rates} == {4}
+    assert all(27 <= values[3] / values[0] <= 33.4 for values in rates)  # as wide a range for each
     blind = {"objective": "ap", "lr": 0.1, **even}
     alike = {recipe.model_copy(update=blind).to_yaml() for tries in study.runs.values() for recipe in tries.values()}
-    assert alike == {study.lists.model_copy(update=blind).to_yaml()}
+    assert alike == {study.base.model_copy(update=blind).to_yaml()}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from doap import PatchSet, load
-from doap.training import distributed as ranks
+from doap.training.distributed import is_rank_zero, launcher_processes
 from doap.training.log import read_losses
 from doap.training.recipe import Recipe
 from doap.training.trainer import train
@@ -17,17 +17,18 @@ from doap.training.trainer import train
 
 @pytest.fixture
 def patches(tmp_path: Path) -> PatchSet:
-    """Groups of different sizes, some of which overlap: 60 in 3 sequences."""
+    """60 groups of different sizes in 3 sequences, some of which overlap."""
     random = np.random.default_rng(0)
     groups = np.repeat(np.arange(60), random.integers(2, 6, 60))
     shapes = random.integers(0, 256, (60, 8, 8)).repeat(4, 1).repeat(4, 2)
     pixels = shapes[groups] + random.normal(0, 40, (len(groups), 32, 32))
     overlaps = np.array([[0, 1], [5, 9], [30, 31]])
-    made = PatchSet([pixels.clip(0, 255).astype(np.uint8)], groups, groups // 20, overlaps=overlaps)
-    made.save(tmp_path / "set")
-    return made
+    patches = PatchSet([pixels.clip(0, 255).astype(np.uint8)], groups, groups // 20, overlaps=overlaps)
+    patches.save(tmp_path / "set")
+    return patches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -43,7 +44,7 @@ def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, se
     recipe = Recipe.model_validate({**common, "precision": "fp32", **settings})
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     one = train(recipe, patches, tmp_path / "one").network.state_dict()
-    done = in_two_processes(tmp_path)
+    done = train_in_two_processes(tmp_path)
     assert done.returncode == 0, done.stderr
     two = load(tmp_path / "two" / "weights.safetensors").network.state_dict()
     start = train(recipe.model_copy(update={"lr": 1e-9}), patches, tmp_path / "start").network.state_dict()
@@ -56,11 +57,12 @@ def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, se
             torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-3)
 
 
-def test_two_processes_with_lists_in_chunks(patches: PatchSet, tmp_path: Path) -> None:
-    """Ranks have different numbers of chunks; the list is one all the same."""
+@pytest.mark.slow
+def test_two_processes_with_batches_in_chunks(patches: PatchSet, tmp_path: Path) -> None:
+    """Ranks have different numbers of chunks, but rank one common batch."""
     recipe = Recipe(width=2, dimensions=16, batch_size=83, epochs=4, lr=2.0, chunk=41, precision="fp32")
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
-    done = in_two_processes(tmp_path)
+    done = train_in_two_processes(tmp_path)
     assert done.returncode == 0, done.stderr
     losses = read_losses(tmp_path / "two")
     first = recipe.model_copy(update={"chunk": None, "epochs": 1})
@@ -69,8 +71,8 @@ def test_two_processes_with_lists_in_chunks(patches: PatchSet, tmp_path: Path) -
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.03
 
 
-def in_two_processes(folder: Path) -> "subprocess.CompletedProcess[str]":
-    """`doap train` of a folder's recipe and set, as a script that can be started again for the second process."""
+def train_in_two_processes(folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run `doap train` on the recipe and set in a folder, as a script that can start the second process."""
     (folder / "run_doap.py").write_text("from doap.cli.main import main\n\nmain()\n")
     words = ["train", "recipe.yaml", "--data", "set", "-o", "two", "--device", "cpu", "--devices", "2"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
@@ -78,19 +80,19 @@ def in_two_processes(folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
 
 
-def test_shares_of_the_launchers_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_launchers_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TORCHELASTIC_RUN_ID", "SLURM_NTASKS", "RANK", "SLURM_PROCID", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
-    assert ranks.started_elsewhere() is None
-    assert ranks.is_rank_zero()
+    assert launcher_processes() is None
+    assert is_rank_zero()
     monkeypatch.setenv("SLURM_NTASKS", "8")
     monkeypatch.setenv("SLURM_NNODES", "2")
     monkeypatch.setenv("SLURM_PROCID", "3")
-    assert ranks.started_elsewhere() == (4, 2)
-    assert not ranks.is_rank_zero()
+    assert launcher_processes() == (4, 2)
+    assert not is_rank_zero()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setenv("WORLD_SIZE", "6")
     monkeypatch.setenv("RANK", "0")
-    assert ranks.started_elsewhere() == (2, 3)
-    assert ranks.is_rank_zero()
+    assert launcher_processes() == (2, 3)
+    assert is_rank_zero()

@@ -15,7 +15,8 @@ from doap.training.batches import make_sampler
 from doap.training.recipe import Recipe, list_recipes, read_recipe
 
 # Section 5 and appendix D: what all trainings share, then what each set of experiments changes.
-ALWAYS = {"momentum": 0.9, "batch_size": 1024, "lr": 0.1, "width": 32, "pooled_weight": 0, "bins": None, "val_fraction": 0}
+ALWAYS = {"momentum": 0.9, "batch_size": 1024, "lr": 0.1, "width": 32, "pooled_weight": 0, "bins": None,
+          "val_fraction": 0}  # fmt: skip
 PHOTOTOUR = {**ALWAYS, "weight_decay": 1e-4, "dropout": 0.1, "epochs": 100, "schedule": "linear", "augment": True,
              "sampling": "groups", "label_mining": False}  # fmt: skip
 HPATCHES = {**ALWAYS, "weight_decay": 1e-4, "dropout": 0.1, "epochs": 32, "schedule": "steps", "augment": False,
@@ -40,11 +41,12 @@ PAPER: dict[str, dict[str, Any]] = {
     "romepatches-real": {**ROME, **REAL},
     "romepatches-binary": {**ROME, **BINARY},
 }
-PAPER = {name: {**values, "network": "l2net", "objective": "ap", "views_per_group": None} for name, values in PAPER.items()}
+COMMON = {"network": "l2net", "objective": "ap", "views_per_group": None}
+PAPER = {name: {**values, **COMMON} for name, values in PAPER.items()}
 
-# The peers: what each objective takes, and where a peer's network is another.
+# The baselines: what each objective takes, and where the network of a baseline is another.
 PAIRS = {"network": "l2net", "dimensions": 128, "views_per_group": 2, "lr": 0.1}
-PEERS: dict[str, dict[str, Any]] = {
+BASELINES: dict[str, dict[str, Any]] = {
     "hardnet": {**PAIRS, "objective": "hardnet"},
     "hardnet-gor": {**PAIRS, "objective": "hardnet-gor"},
     "l2net": {**PAIRS, "objective": "l2net"},
@@ -54,27 +56,28 @@ PEERS: dict[str, dict[str, Any]] = {
     "fastap": {**PAIRS, "objective": "fastap", "views_per_group": None},
     "triplet": {**PAIRS, "objective": "triplet"},
 }
-# Beyond the paper: a large frame set. AP in uneven bins of views from further aside, or with the list of matching.
-# Networks that are small, binary or aligned follow a larger or plainer one.
+# Beyond the paper: a large frame set. AP in uneven bins with stronger jitter, or with the list of matching.
+# Networks that are small, binary or aligned are distilled from a larger or plainer one.
 FRAMES = {"batch_size": 4096, "sampling": "pools", "views_per_group": 4, "zoom": 2, "val_fraction": 0.1,
           "source_weights": {"views": 3, "static": 1, "tracks": 1}}  # fmt: skip
 UNEVEN = {"jitter": 1.5, "bin_power": 1.5, "bins": None, "matching_weight": 0, "lr": 2}
 MATCHING = {"jitter": 1, "matching_weight": 2, "pooled_weight": 0}
 EVEN = {"bin_power": None, "bins": 32, **MATCHING}
 TINY = {"network": "tiny", "dropout": 0, "bin_power": 1.5, "bins": None, **MATCHING}
+DISTILLED = {"teacher": "doap-128", "distillation_weight": 5}
 ALIGNED = {"transformer": True, "transformer_lr_divisor": 10000}
 OURS: dict[str, dict[str, Any]] = {
     "frames-real": {**REAL, **UNEVEN, "pooled_weight": 0.3, "epochs": 12},
-    "frames-binary": {**BINARY, **UNEVEN, "pooled_weight": 0, "epochs": 9, "teacher": "doap-128", "distillation_weight": 3},
-    "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, "pooled_weight": 0, "epochs": 5, "teacher": "doap-128", "distillation_weight": 5},
-    "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, "lr": 2, "epochs": 6, "teacher": "doap-256b", "distillation_weight": 5},
-    "frames-tiny-real": {**REAL, **TINY, "zoom": 1.5, "lr": 1, "epochs": 10, "teacher": "doap-128", "distillation_weight": 2},
-    "frames-tiny-binary": {**BINARY, **TINY, "lr": 2, "epochs": 8, "teacher": "doap-256b", "distillation_weight": 5},
+    "frames-binary": {**BINARY, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 9, "distillation_weight": 3},
+    "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 5},
+    "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, **DISTILLED, "lr": 2, "epochs": 6, "teacher": "doap-256b"},
+    "frames-tiny-real": {**REAL, **TINY, **DISTILLED, "zoom": 1.5, "lr": 1, "epochs": 10, "distillation_weight": 2},
+    "frames-tiny-binary": {**BINARY, **TINY, **DISTILLED, "lr": 2, "epochs": 8, "teacher": "doap-256b"},
 }
 TABLE = {
     **PAPER,
-    **{f"phototour-{name}": {**PHOTOTOUR, "kind": "real", **values} for name, values in PEERS.items()},
-    **{f"hpatches-{name}": {**HPATCHES, "kind": "real", **values} for name, values in PEERS.items()},
+    **{f"phototour-{name}": {**PHOTOTOUR, "kind": "real", **values} for name, values in BASELINES.items()},
+    **{f"hpatches-{name}": {**HPATCHES, "kind": "real", **values} for name, values in BASELINES.items()},
     **{name: {**FRAMES, **values} for name, values in OURS.items()},
     "photos-real": {**REAL, "bin_power": 1.5, "pooled_weight": 0, "epochs": 20, "lr": 2},
     "photos-binary": {**BINARY, "bin_power": 1.5, "pooled_weight": 0, "epochs": 20, "lr": 2},

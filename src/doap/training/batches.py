@@ -120,7 +120,7 @@ class BatchLoader:
     def _ignore(self, indices: Ids, rows: slice) -> IgnoreTable | None:
         union: IgnoreTable | None = None
         for tables in self._tables:
-            table = tables.ignore(indices)
+            table = tables.ignore_table(indices)
             union = table if union is None else union | table
         return None if union is None else IgnoreTable(union.labels[rows], union.table)
 

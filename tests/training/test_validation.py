@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from doap import PatchSet, load
+from doap.training import trainer
+from doap.training.data_cache import split_val
+from doap.training.log import read_validation
+from doap.training.trainer import train
+from doap.training.validation import Validation
+from support.trainings import SMALL, VALIDATED, same_files, stop_after
+
+
+def test_validation_scenes_are_evaluated_and_the_best_weights_saved(validated: Path, patches: PatchSet) -> None:
+    rows = read_validation(validated)
+    assert [epoch for epoch, _ in rows] == [0, 1, 2]
+    training, data = split_val(patches, VALIDATED)
+    assert not set(training.sequences) & set(data.sequences)
+    assert len(training) + len(data) == len(patches)
+    validation = Validation(data, VALIDATED, torch.device("cpu"), 32)
+    best = validation.average_precision(load(validated / "best.safetensors").network)
+    assert best == pytest.approx(max(ap for _, ap in rows), abs=1e-6)
+    last = validation.average_precision(load(validated / "weights.safetensors").network)
+    assert last == pytest.approx(rows[-1][1], abs=1e-6)
+    assert list((validated / "tensorboard").iterdir())
+
+
+def test_a_run_with_validation_resumes_to_the_same_files(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = SMALL.model_copy(update={"val_fraction": 0.5, "epochs": 3})
+    train(recipe, patches, tmp_path / "whole")
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, patches, tmp_path / "stopped", progress=stop_after(0.6))
+    train(recipe, patches, tmp_path / "stopped")
+    names = ("log.csv", "validation.csv", "best.safetensors", "weights.safetensors")
+    assert same_files(tmp_path / "stopped", tmp_path / "whole", *names)
