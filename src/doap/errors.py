@@ -1,8 +1,8 @@
-"""The one exception for failures that a user can cause."""
+"""The exception for errors that a user can cause."""
 
 
 class DoapError(Exception):
-    """A error in what the user gave: one line that says what was wrong, where, and what to do.
+    """An error in the user's input: one line that says what is wrong, where, and what to do.
 
-    The command line prints it without a stack trace; a stack trace is for our own bugs.
+    The command line prints the line without a stack trace. Any other exception is a bug in doap.
     """

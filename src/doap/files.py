@@ -1,4 +1,7 @@
-"""Writing so that nothing is lost: every output appears under its name whole, or not at all."""
+"""Atomic writing of files and folders, the cache folder, and figures.
+
+An output appears under its final name only when it is complete.
+"""
 
 import os
 import shutil
@@ -16,9 +19,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Give a temporary path beside `target`; rename it to `target` when the block succeeds.
+    """Yield a temporary path in the folder of `target`, and rename it to `target` when the block succeeds.
 
-    The temporary name keeps the suffix, since many writers choose their format by it.
+    The temporary name keeps the suffix, because many writers choose the format by it.
     """
     make_folder(target.parent)
     handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
@@ -35,7 +38,11 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `target`; rename it to `target` when the block succeeds."""
+    """Yield a temporary folder next to `target`, and rename it to `target` when the block succeeds.
+
+    Raises:
+        DoapError: if `target` exists.
+    """
     if target.exists():
         raise DoapError(f"{target}: exists already; remove it or choose another name")
     make_folder(target.parent)
@@ -52,18 +59,22 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> Path:
-    """Create a folder with its parents, or say in one line why that cannot be."""
+    """Create a folder and its parents, and return its path.
+
+    Raises:
+        DoapError: if it cannot be created.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DoapError(f"{path}: cannot create this folder ({error.strerror})") from error
+        raise DoapError(f"{path}: cannot create this folder ({error.strerror}); choose another path") from error
     return path
 
 
 def cache_root() -> Path:
-    """Where things are kept that can be made again: the environment variable DOAP_CACHE, or ~/.cache/doap."""
-    chosen = os.environ.get("DOAP_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "doap"
+    """Return the folder of files that can be recomputed: the environment variable DOAP_CACHE, or ~/.cache/doap."""
+    folder = os.environ.get("DOAP_CACHE")
+    return Path(folder) if folder else Path.home() / ".cache" / "doap"
 
 
 def write_text(target: Path, text: str) -> None:
@@ -84,13 +95,17 @@ def _umask() -> int:
 
 
 def check_figure_format(path: Path) -> None:
-    """Refuse a file name that a figure cannot have, before the work for it is done."""
+    """Check that figures can be written in the format of `path`, before the work for the figure is done.
+
+    Raises:
+        DoapError: for an unknown suffix.
+    """
     if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf", ".svg"):
         raise DoapError(f"{path}: figures are written as .png, .jpg, .pdf or .svg")
 
 
 def write_figure(figure: "Figure", path: Path, dpi: int = 110) -> None:
-    """Write a figure, atomically."""
+    """Write a Matplotlib figure atomically; the suffix selects the format."""
     check_figure_format(path)
     with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=dpi)

@@ -7,13 +7,13 @@ from doap.types import Frames
 from support.counted_overlap import counted_overlap
 
 
-def circle(x: float, y: float, radius: float, degrees: float = 0.0) -> np.ndarray:
+def circle(x: float, y: float, radius: float, degrees: float = 0.0) -> Frames:
     c, s = radius * np.cos(np.radians(degrees)), radius * np.sin(np.radians(degrees))
-    return np.array([[c, -s, x], [s, c, y]], np.float32)
+    return np.array([[[c, -s, x], [s, c, y]]], np.float32)
 
 
 def random_frames(count: int, seed: int, width: float = 120) -> Frames:
-    """Crowded: many overlap, and each third is another orientation of the one before."""
+    """Crowded frames: many overlap, and every third is another orientation of the one before."""
     random = np.random.default_rng(seed)
     shapes = random.normal(size=(count, 2, 2)) * random.uniform(2, 12, (count, 1, 1)) + 6 * np.eye(2)
     frames = np.concatenate([shapes, random.uniform(0, width, (count, 2, 1))], 2).astype(np.float32)
@@ -28,12 +28,12 @@ def random_frames(count: int, seed: int, width: float = 120) -> Frames:
 def test_overlap_of_circles_is_the_lens_formula(shift: float, degrees: float) -> None:
     lens = 2 * np.arccos(shift / 2) - shift / 2 * np.sqrt(4 - shift**2) if shift < 2 else 0.0
     x, y = 5 * shift * np.cos(np.radians(degrees)), 5 * shift * np.sin(np.radians(degrees))
-    found = overlap(circle(10, 20, 5)[None], circle(10 + x, 20 + y, 5)[None])[0]
-    assert found == pytest.approx(lens / (2 * np.pi - lens), abs=1e-3)
+    computed = overlap(circle(10, 20, 5), circle(10 + x, 20 + y, 5))[0]
+    assert computed == pytest.approx(lens / (2 * np.pi - lens), abs=1e-3)
 
 
 def test_overlap_is_what_a_fine_grid_counts() -> None:
-    """Axes up to 8 : 1, which is more than affine frames have; needles slip through a grid."""
+    """Axis ratios up to 8 : 1, more than affine frames have; a grid misses thinner ellipses."""
     random = np.random.default_rng(0)
     angles, stretch, radii = random.uniform(0, np.pi, (2, 60)), random.uniform(-1.04, 1.04, (2, 60)), (5, 6)
     ellipses = []
@@ -42,23 +42,28 @@ def test_overlap_is_what_a_fine_grid_counts() -> None:
         shapes = turn * (radius * np.stack([ratio, 1 / ratio], 1))[:, None]
         ellipses.append(np.concatenate([shapes, random.uniform(0, 8, (60, 2, 1))], 2).astype(np.float32))
     ellipses[1][:20] = ellipses[0][:20] + random.normal(0, 0.3, (20, 2, 3)).astype(np.float32)
-    parts = [[e[k : k + 5] for e in ellipses] for k in range(0, 60, 5)]
-    counted = np.concatenate([counted_overlap(*part, 300) for part in parts])
+    first, second = ellipses
+    counted = np.concatenate([counted_overlap(first[k : k + 5], second[k : k + 5], 300) for k in range(0, 60, 5)])
     assert (counted > 0.6).sum() > 10
     assert (counted < 0.3).sum() > 10
-    np.testing.assert_allclose(overlap(*ellipses), counted, atol=3e-3)
+    np.testing.assert_allclose(overlap(first, second), counted, atol=3e-3)
 
 
 def test_overlap_is_the_same_after_any_affine_map() -> None:
-    """Ellipses lie differently to the lines then, but intersection over union stays."""
+    """Intersection over union is invariant, although the lines cross the ellipses differently."""
     first, second = random_frames(60, 2, 15), random_frames(60, 3, 15)
     count = min(len(first), len(second))
     affine = np.array([[1.5, 0.8, 3], [-0.4, 0.7, 5], [0, 0, 1.0]])
     plain = overlap(first[:count], second[:count])
-    sent = overlap(*(transform_frames(f[:count], affine) for f in (first, second)))
-    np.testing.assert_allclose(sent, plain, atol=1e-3)
+    mapped = overlap(transform_frames(first[:count], affine), transform_frames(second[:count], affine))
+    np.testing.assert_allclose(mapped, plain, atol=1e-3)
 
 
 def test_overlap_of_concentric_ellipses_is_the_ratio_of_areas() -> None:
-    turned = np.array([[[0, -3, 5], [6, 0, 5]]], np.float32)
-    assert overlap(turned, turned * np.float32([[0.5, 0.5, 1]]))[0] == pytest.approx(0.25, abs=1e-3)
+    ellipse = np.array([[[0, -3, 5], [6, 0, 5]]], np.float32)
+    assert overlap(ellipse, ellipse * np.array([0.5, 0.5, 1], np.float32))[0] == pytest.approx(0.25, abs=1e-3)
+
+
+def test_scale_is_the_radius_of_equal_area() -> None:
+    assert scales(circle(0, 0, 3))[0] == pytest.approx(3)
+    assert scales(np.array([[[8, 0, 0], [0, -2, 0]]], np.float32))[0] == pytest.approx(4)

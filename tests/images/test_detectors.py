@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.repeatability import find_overlaps
+from numpy.typing import NDArray
 
 from doap.datasets.official.image_sequences import read_sequence
 from doap.geometry.ellipses import scales
@@ -21,36 +22,40 @@ from doap.images.detectors import (
 from doap.images.extraction import Pyramid
 from doap.images.frames import detect_dog, transform_frames
 from doap.images.reading import read_grey
+from doap.types import Frames, Grey, Homography
 
 OURS = [detect_harris, detect_hessian, detect_harris_affine, detect_hessian_affine]
 
 
 def blob(
     sigma: float, x: float = 120.3, y: float = 99.6, stretch: float = 1.0, degrees: float = 0.0, height: float = 120
-) -> np.ndarray:
-    """A Gaussian of deviations sigma √stretch along `degrees` and sigma / √stretch across, 200x240."""
+) -> Grey:
+    """Return a 200x240 image of a Gaussian of deviation sigma √stretch along `degrees` and sigma / √stretch across."""
     rows, columns = np.mgrid[:200, :240].astype(float)
     c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     along, across = c * (columns - x) + s * (rows - y), -s * (columns - x) + c * (rows - y)
-    return np.round(60 + height * np.exp(-(along**2 / stretch + across**2 * stretch) / (2 * sigma**2))).astype(np.uint8)
+    values = 60 + height * np.exp(-(along**2 / stretch + across**2 * stretch) / (2 * sigma**2))
+    return np.asarray(np.round(values), np.uint8)
 
 
-def angles(found: np.ndarray) -> np.ndarray:
-    return np.degrees(np.arctan2(found[:, 1, 0], found[:, 0, 0]))
+def angles(detected: Frames) -> NDArray[np.floating]:
+    """Return the orientations of frames in degrees."""
+    return np.asarray(np.degrees(np.arctan2(detected[:, 1, 0], detected[:, 0, 0])))
 
 
-def turned_by(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    return np.abs((found - expected + 180) % 360 - 180)
+def angle_errors(computed: NDArray[np.floating], expected: NDArray[np.floating] | float) -> NDArray[np.floating]:
+    """Return absolute differences of angles in degrees, in [0, 180]."""
+    return np.asarray(np.abs((computed - expected + 180) % 360 - 180))
 
 
 @pytest.mark.parametrize("sigma", [2, 3.3, 5, 8, 13])
 @pytest.mark.parametrize("height", [120, -50])
 def test_a_blob_is_found_at_its_centre_with_its_scale(sigma: float, height: float) -> None:
     image = blob(sigma, height=height)
-    found = detect_hessian(image)
-    assert len(found) == 1
-    np.testing.assert_allclose(found[0, :, 2], [120.3, 99.6], atol=0.1 + 0.02 * sigma)
-    assert scales(found)[0] == pytest.approx(0.89 * sigma, rel=0.06)
+    detected = detect_hessian(image)
+    assert len(detected) == 1
+    np.testing.assert_allclose(detected[0, :, 2], [120.3, 99.6], atol=0.1 + 0.02 * sigma)
+    assert scales(detected)[0] == pytest.approx(0.89 * sigma, rel=0.06)
 
 
 def test_scale_means_the_same_for_every_detector() -> None:
@@ -73,15 +78,15 @@ def test_stronger_blobs_come_first() -> None:
 
 
 def test_corners_of_a_checkerboard_are_found_and_its_edges_are_not() -> None:
-    """Corners lie between pixels, at 31.5, 63.5, … A crossing of edges has no gradient right at it, so the
+    """Corners lie between pixels, at 31.5, 63.5, … The gradient vanishes at a crossing of edges, so that the
     response is largest around it, within the frame's scale."""
     y, x = np.mgrid[:256, :256] // 32
-    found = detect_harris(np.where((x + y) % 2, 190, 60).astype(np.uint8))
-    small = found[scales(found) < 4]
+    detected = detect_harris(np.where((x + y) % 2, 190, 60).astype(np.uint8))
+    small = detected[scales(detected) < 4]
     corners = np.stack(np.meshgrid(np.arange(1, 8), np.arange(1, 8)), -1).reshape(-1, 2) * 32 - 0.5
-    away = np.linalg.norm(corners[:, None] - small[None, :, :, 2], axis=2) / scales(small)
-    assert away.min(1).max() < 1
-    assert away.min(0).max() < 1.5
+    distance = np.linalg.norm(corners[:, None] - small[None, :, :, 2], axis=2) / scales(small)
+    assert distance.min(1).max() < 1
+    assert distance.min(0).max() < 1.5
 
 
 @pytest.mark.parametrize(("stretch", "degrees"), [(1.4, 0), (2, 30), (3, 150)])
@@ -92,7 +97,7 @@ def test_affine_shape_is_that_of_a_stretched_blob(stretch: float, degrees: float
     shaped = affine_shape(image, plain)
     axes, lengths, _ = np.linalg.svd(shaped[0, :, :2])
     assert lengths[0] / lengths[1] == pytest.approx(stretch, rel=0.06)
-    assert turned_by(2 * np.degrees(np.arctan2(axes[1, 0], axes[0, 0])), 2 * degrees) < 4
+    assert angle_errors(2 * np.degrees(np.arctan2(axes[1:, 0], axes[:1, 0])), 2 * degrees) < 4
     np.testing.assert_allclose(scales(shaped), scales(plain), rtol=1e-3)
     np.testing.assert_array_equal(shaped[:, :, 2], plain[:, :, 2])
 
@@ -107,76 +112,75 @@ def test_frames_on_an_edge_have_no_affine_shape() -> None:
 
 
 def test_the_x_axis_lies_along_the_gradient() -> None:
-    """On a ramp the gradient is known; frames turned any way beforehand end alike."""
+    """The gradient of a ramp is known; the result does not depend on the initial rotation."""
     rows, columns = np.mgrid[:120, :120]
     for degrees in (0, 37, 95, 180, 263):
         c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
         ramp = np.round(128 + 0.9 * (c * (columns - 60) + s * (rows - 60))).astype(np.uint8)
-        before = np.radians(np.arange(0, 360, 25))
-        turned = np.array([[[4 * np.cos(a), -4 * np.sin(a), 60], [4 * np.sin(a), 4 * np.cos(a), 60]] for a in before])
-        assert turned_by(angles(orient(ramp, turned.astype(np.float32))), degrees).max() < 2
+        initial = np.radians(np.arange(0, 360, 25))
+        rotated = np.array([[[4 * np.cos(a), -4 * np.sin(a), 60], [4 * np.sin(a), 4 * np.cos(a), 60]] for a in initial])
+        assert angle_errors(angles(orient(ramp, rotated.astype(np.float32))), degrees).max() < 2
 
 
-def test_orientations_agree_with_sifts(photo: np.ndarray) -> None:
-    """SIFT gives a point up to several orientations; ours is one of them, or close to it, nearly always."""
+def test_orientations_agree_with_sifts(photo: Grey) -> None:
+    """SIFT may give a point several orientations; ours is nearly always close to one of them."""
     sift = detect_dog(photo)
     points, which = np.unique(sift[:, :, 2], axis=0, return_inverse=True)
     strongest = sift[np.unique(which, return_index=True)[1]]
     ours = angles(orient(photo, strongest))
-    nearest = np.array([turned_by(angles(sift[which == k]), ours[k]).min() for k in range(len(points))])
+    nearest = np.array([angle_errors(angles(sift[which == k]), ours[k]).min() for k in range(len(points))])
     assert np.median(nearest) < 6
     assert np.mean(nearest < 20) > 0.75
 
 
 @pytest.mark.parametrize("detect", OURS)
-def test_a_quarter_turn_of_the_picture_turns_the_frames(detect: detectors.Detector, photo: np.ndarray) -> None:
-    """Clockwise on the screen: (x, y) goes to (H - 1 - y, x). Halving keeps the grid if the last row is even."""
-    picture = photo[:385, :449]
-    plain, turned = detect(picture, 150), detect(np.ascontiguousarray(np.rot90(picture, -1)), 200)
-    sent = transform_frames(plain, np.array([[0, -1, 384], [1, 0, 0], [0, 0, 1.0]]))
-    away = np.linalg.norm(sent[:, None, :, 2] - turned[None, :, :, 2], axis=2)
-    away += np.abs(np.log2(scales(sent)[:, None] / scales(turned)))
-    partner = away.argmin(1)
-    close = away[np.arange(len(sent)), partner] < 0.3
+def test_frames_rotate_with_the_image(detect: detectors.Detector, photo: Grey) -> None:
+    """By 90 degrees clockwise: (x, y) maps to (H - 1 - y, x). Octaves keep the grid if the last row is even."""
+    image = photo[:385, :449]
+    plain, rotated = detect(image, 150), detect(np.ascontiguousarray(np.rot90(image, -1)), 200)
+    mapped = transform_frames(plain, np.array([[0, -1, 384], [1, 0, 0], [0, 0, 1.0]]))
+    distance = np.linalg.norm(mapped[:, None, :, 2] - rotated[None, :, :, 2], axis=2)
+    distance += np.abs(np.log2(scales(mapped)[:, None] / scales(rotated)))
+    partner = distance.argmin(1)
+    close = distance[np.arange(len(mapped)), partner] < 0.3
     assert close.mean() > 0.9
-    difference = turned_by(angles(sent), angles(turned[partner]))[close]
+    difference = angle_errors(angles(mapped), angles(rotated[partner]))[close]
     assert np.mean(difference < 5) > 0.9
 
 
 @pytest.mark.parametrize("detect", OURS)
-def test_frames_move_with_the_picture(detect: detectors.Detector, photo: np.ndarray) -> None:
-    """Moved by 64 pixels, the frames away from the borders move too, up to the octaves whose grid is kept."""
-    here, there = detect(photo[64:448, 64:448]), detect(photo[:448, :448])
-    small = here[(scales(here) < 8) & (np.abs(here[:, :, 2] - 192).max(1) < 100)]
-    away = np.linalg.norm(small[:, None, :, 2] + 64 - there[None, :, :, 2], axis=2)
+def test_frames_move_with_the_image(detect: detectors.Detector, photo: Grey) -> None:
+    """Frames away from the borders are shifted by 64 pixels with the image, in the octaves that keep the grid."""
+    cropped, full = detect(photo[64:448, 64:448], None), detect(photo[:448, :448], None)
+    small = cropped[(scales(cropped) < 8) & (np.abs(cropped[:, :, 2] - 192).max(1) < 100)]
+    distance = np.linalg.norm(small[:, None, :, 2] + 64 - full[None, :, :, 2], axis=2)
     assert len(small) > 50
-    assert np.mean(away.min(1) < 0.05) > 0.98
-    partner = there[away.argmin(1)]
+    assert np.mean(distance.min(1) < 0.05) > 0.98
+    partner = full[distance.argmin(1)]
     assert np.mean(np.abs(partner[:, :, :2] - small[:, :, :2]).max((1, 2)) < 0.05 * scales(small)) > 0.97
 
 
 @pytest.mark.parametrize("detect", DETECTORS.values(), ids=DETECTORS)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 50), (11, 300), (64, 64), (13, 12)])
 def test_nothing_is_found_in_tiny_or_flat_images(detect: detectors.Detector, shape: tuple[int, int]) -> None:
-    found = detect(np.full(shape, 128, np.uint8), None)
-    assert found.shape == (0, 2, 3)
-    assert found.dtype == np.float32
+    detected = detect(np.full(shape, 128, np.uint8), None)
+    assert detected.shape == (0, 2, 3)
+    assert detected.dtype == np.float32
 
 
 @pytest.mark.parametrize("detect", OURS)
-def test_large_images_are_halved_and_frames_put_back(
-    detect: detectors.Detector, photo: np.ndarray, monkeypatch: pytest.MonkeyPatch
+def test_large_images_are_halved_and_frames_scaled_back(
+    detect: detectors.Detector, photo: Grey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture = photo[:256, :256]
-    plain = detect(picture, 100)
-    monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", picture.size)
-    doubled = cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST)
-    found = detect(doubled, 100)
-    np.testing.assert_allclose(found[:, :, :2], 2 * plain[:, :, :2], rtol=1e-5)
-    np.testing.assert_allclose(found[:, :, 2], 2 * plain[:, :, 2] + 0.5, rtol=1e-5)
+    image = photo[:256, :256]
+    plain = detect(image, 100)
+    monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", image.size)
+    detected = detect(image.repeat(2, 0).repeat(2, 1), 100)
+    np.testing.assert_allclose(detected[:, :, :2], 2 * plain[:, :, :2], rtol=1e-5)
+    np.testing.assert_allclose(detected[:, :, 2], 2 * plain[:, :, 2] + 0.5, rtol=1e-5)
 
 
-def test_detection_is_the_same_each_time_and_a_limit_takes_the_first(photo: np.ndarray) -> None:
+def test_detection_is_the_same_each_time_and_a_limit_takes_the_first(photo: Grey) -> None:
     for detect in (detect_harris, detect_hessian):
         whole = detect(photo)
         np.testing.assert_array_equal(detect(photo, 100), whole[:100])
@@ -184,33 +188,33 @@ def test_detection_is_the_same_each_time_and_a_limit_takes_the_first(photo: np.n
 
 
 def repeatability(
-    detect: detectors.Detector, first: np.ndarray, second: np.ndarray, homography: np.ndarray, error: float = 0.5
+    detect: detectors.Detector, first: Grey, second: Grey, homography: Homography, error: float = 0.5
 ) -> float:
-    """Of the 1,000 strongest frames of each picture, ellipses at the extent of 3 at which patches are cut."""
+    """Repeatability of the 1,000 strongest frames per image, with ellipses at an extent of 3."""
     detected = detect(first, 1000), detect(second, 1000)
     return find_overlaps(detected, (first.shape, second.shape), homography, enlarge=3).repeatability(error)
 
 
-def seen_from_the_side(photo: np.ndarray, degrees: float) -> tuple[np.ndarray, np.ndarray]:
-    """The picture, narrower by the cosine along a diagonal, and the homography to it about the centre."""
+def slanted(photo: Grey, degrees: float) -> tuple[Grey, Homography]:
+    """Return the photo compressed by the cosine along an oblique axis, and the homography to it."""
     c, s = np.cos(np.pi / 5), np.sin(np.pi / 5)
-    turn = np.array([[c, -s], [s, c]])
-    shape = turn @ np.diag([np.cos(np.radians(degrees)), 1]) @ turn.T
+    rotation = np.array([[c, -s], [s, c]])
+    shape = rotation @ np.diag([np.cos(np.radians(degrees)), 1]) @ rotation.T
     middle = (np.array(photo.shape[::-1]) - 1) / 2
     homography = np.vstack([np.column_stack([shape, middle - shape @ middle]), [0, 0, 1]])
     grow = np.array([[4, 0, 1.5], [0, 4, 1.5], [0, 0, 1]])
     height, width = photo.shape
     large = cv2.warpPerspective(photo, grow @ homography, (4 * width, 4 * height), borderMode=cv2.BORDER_REPLICATE)
-    return cv2.resize(large, (width, height), interpolation=cv2.INTER_AREA), homography
+    return np.asarray(cv2.resize(large, (width, height), interpolation=cv2.INTER_AREA), np.uint8), homography
 
 
 @pytest.mark.parametrize("name", ["harris", "hessian"])
-def test_affine_shape_raises_repeatability_under_slant(name: str, photo: np.ndarray) -> None:
-    """Circles of the right size overlap by less than half from 60 degrees on, whatever the detector."""
+def test_affine_shape_raises_repeatability_under_slant(name: str, photo: Grey) -> None:
+    """From 60 degrees on, circles of the correct size overlap by less than half for any detector."""
     for degrees, error, gain in ((60, 0.4, 1.2), (70, 0.5, 2)):
-        seen, homography = seen_from_the_side(photo, degrees)
+        view, homography = slanted(photo, degrees)
         plain, affine = (
-            repeatability(DETECTORS[kind], photo, seen, homography, error) for kind in (name, f"{name}-affine")
+            repeatability(DETECTORS[kind], photo, view, homography, error) for kind in (name, f"{name}-affine")
         )
         print(f"{degrees} degrees, error < {error}: {name} {plain:.3f}, with affine shape {affine:.3f}")
         assert affine > max(0.15, gain * plain)
@@ -220,7 +224,7 @@ def kornia_detector(name: str) -> detectors.Detector:
     response = kornia.feature.CornerHarris(0.05) if name == "harris" else kornia.feature.BlobHessian()
     detector = kornia.feature.ScaleSpaceDetector(1000, resp_module=response, mr_size=1.0)
 
-    def detect(image: np.ndarray, _limit: int | None) -> np.ndarray:
+    def detect(image: Grey, _limit: int | None) -> Frames:
         with torch.no_grad():
             return np.asarray(detector(torch.tensor(image)[None, None].float() / 255)[0][0], np.float32)
 
@@ -229,8 +233,8 @@ def kornia_detector(name: str) -> detectors.Detector:
 
 @pytest.mark.parametrize("scene", ["graf", "boat"])
 @pytest.mark.parametrize("name", ["harris", "hessian"])
-def test_real_views_are_found_again(name: str, scene: str, oxford: Path) -> None:
-    """Bounds far below what is reached: they tell a broken detector, and are nothing to tune to."""
+def test_detectors_repeat_on_real_views(name: str, scene: str, oxford: Path) -> None:
+    """The bounds are far below the reached values: they detect a broken detector and are not for tuning."""
     sequence = read_sequence(oxford / scene)
     pair = read_grey(sequence.images[0]), read_grey(sequence.images[2]), sequence.homographies[2]
     plain, affine, kornias = (
@@ -240,8 +244,8 @@ def test_real_views_are_found_again(name: str, scene: str, oxford: Path) -> None
     assert min(plain, affine) > 0.8 * kornias
 
 
-def test_frames_follow_the_device_of_the_pyramid(photo: np.ndarray) -> None:
+def test_frames_follow_the_device_of_the_pyramid(photo: Grey) -> None:
     pyramid = Pyramid(photo, "cpu")
-    found = detect_hessian(photo, 50)
-    np.testing.assert_array_equal(orient(pyramid, found), orient(photo, found))
-    np.testing.assert_array_equal(affine_shape(pyramid, found), affine_shape(photo, found))
+    detected = detect_hessian(photo, 50)
+    np.testing.assert_array_equal(orient(pyramid, detected), orient(photo, detected))
+    np.testing.assert_array_equal(affine_shape(pyramid, detected), affine_shape(photo, detected))

@@ -5,16 +5,17 @@ import torch
 
 from doap.images.extraction import Pyramid, axis_lengths, extract_patches
 from doap.images.frames import detect_dog
+from doap.types import Frames, Grey
 
 
-def square(x: float, y: float, half: float, degrees: float = 0.0) -> np.ndarray:
+def square(x: float, y: float, half: float, degrees: float = 0.0) -> Frames:
     angle = np.radians(degrees)
     c, s = half * np.cos(angle), half * np.sin(angle)
     return np.array([[[c, -s, x], [s, c, y]]], np.float32)
 
 
 def supersampled(image: np.ndarray, frame: np.ndarray, size: int, extent: float, fine: int = 16) -> np.ndarray:
-    """The mean of 16x16 bilinear samples of the full image for each patch pixel, written from the definition."""
+    """Average 16x16 bilinear samples of the full image per patch pixel, by the definition."""
     steps = (2 * np.arange(size * fine) + 1) / (size * fine) - 1
     unit = np.stack(np.meshgrid(steps, steps), -1)
     points = extent * unit @ frame[:, :2].T + frame[:, 2]
@@ -25,7 +26,7 @@ def supersampled(image: np.ndarray, frame: np.ndarray, size: int, extent: float,
     grey = image.astype(float)
     samples = (1 - v) * ((1 - u) * grey[top, left] + u * grey[top, right])
     samples += v * ((1 - u) * grey[bottom, left] + u * grey[bottom, right])
-    return samples.reshape(size, fine, size, fine).mean((1, 3))
+    return np.asarray(samples.reshape(size, fine, size, fine).mean((1, 3)))
 
 
 def point_sampled(image: np.ndarray, frame: np.ndarray, size: int, extent: float) -> np.ndarray:
@@ -36,31 +37,31 @@ def rms(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sqrt(np.mean((a.astype(float) - b) ** 2)))
 
 
-def test_a_frame_on_the_pixel_grid_gives_the_pixels_filtered_within_a_pixel(photo: np.ndarray) -> None:
-    """16 pixels either side of a corner between pixels: the 2x2 samples of a pixel average it with its neighbours."""
-    cut = extract_patches(photo, square(115.5, 215.5, 16), 32, 1)[0]
+def test_a_frame_on_the_pixel_grid_gives_the_pixels_filtered_within_a_pixel(photo: Grey) -> None:
+    """The patch covers 16 pixels on either side: the 2x2 samples of a pixel average it with its neighbours."""
+    patch = extract_patches(photo, square(115.5, 215.5, 16), 32, 1)[0]
     own = photo[200:232, 100:132].astype(float)
     padded = photo[199:233, 99:133].astype(float)
     taps = np.array([1, 6, 1]) / 8  # two samples a quarter pixel off the centre, linearly interpolated
     rows = sum(t * padded[i : i + 32] for i, t in enumerate(taps))
     expected = sum(t * rows[:, i : i + 32] for i, t in enumerate(taps))
-    assert np.abs(cut - expected).max() <= 0.51
-    assert rms(cut, own) < 8
+    assert np.abs(patch - expected).max() <= 0.51
+    assert rms(patch, own) < 8
 
 
-def test_patches_are_close_to_the_supersampled_reference(photo: np.ndarray) -> None:
+def test_patches_are_close_to_the_supersampled_reference(photo: Grey) -> None:
     frames = detect_dog(photo)[::7]
     patches = extract_patches(photo, frames, 32, 12)
     errors = [rms(p, supersampled(photo, f, 32, 12)) for p, f in zip(patches, frames, strict=True)]
     naive = [rms(point_sampled(photo, f, 32, 12), supersampled(photo, f, 32, 12)) for f in frames]
-    # The reference is a box of the patch pixel's size; the pyramid's filter is a little wider.
+    # The reference is a box filter of the patch pixel's size; the filter of the pyramid is slightly wider.
     assert np.mean(errors) < 3.0
     assert np.mean(errors) < 0.6 * np.mean(naive)
 
 
 @pytest.mark.parametrize("spacing", [2.5, 4, 6, 10])
 def test_fine_texture_does_not_alias(spacing: float) -> None:
-    """White noise has all frequencies; averaged over spacing² pixels its deviation falls by the spacing."""
+    """The deviation of white noise averaged over spacing² pixels is reduced by the factor `spacing`."""
     noise = np.random.default_rng(0).integers(0, 256, (800, 800), dtype=np.uint8)
     frame = square(400, 400, 16 * spacing, 20)
     expected = supersampled(noise, frame[0], 32, 1).std()
@@ -68,7 +69,7 @@ def test_fine_texture_does_not_alias(spacing: float) -> None:
     assert point_sampled(noise, frame[0], 32, 1).std() > 1.8 * expected
 
 
-def test_a_ramp_of_light_is_read_exactly_at_every_scale_and_turn() -> None:
+def test_a_ramp_is_sampled_exactly_at_every_scale_and_rotation() -> None:
     y, x = np.mgrid[:400, :400]
     ramp = np.round(0.3 * x + 0.2 * y + 10).astype(np.uint8)
     for half, degrees in [(10, 0), (20, 30), (45, 77), (100, -140)]:
@@ -79,45 +80,45 @@ def test_a_ramp_of_light_is_read_exactly_at_every_scale_and_turn() -> None:
         assert np.abs(extract_patches(ramp, frame, 32, 1)[0] - expected).max() < 1.2
 
 
-def test_outside_the_image_its_border_repeats(photo: np.ndarray) -> None:
-    cut = extract_patches(photo, square(-100, 249.5, 16), 32, 1)[0]
-    assert (cut == cut[:, :1]).all()
-    np.testing.assert_allclose(cut[:, 0], photo[234:266, 0], atol=12)
+def test_the_border_of_the_image_is_replicated(photo: Grey) -> None:
+    patch = extract_patches(photo, square(-100, 249.5, 16), 32, 1)[0]
+    assert (patch == patch[:, :1]).all()
+    np.testing.assert_allclose(patch[:, 0], photo[234:266, 0], atol=12)
     assert extract_patches(np.full((1, 1), 77, np.uint8), square(0, 0, 5), 32, 1).tolist() == [[[77] * 32] * 32]
 
 
-def test_every_level_of_the_pyramid_keeps_its_place(photo: np.ndarray) -> None:
-    """A level's pixel lies in the middle of the 2x2 it stands for, odd sizes included."""
+def test_the_levels_of_the_pyramid_are_aligned(photo: Grey) -> None:
+    """A pixel of a level lies in the middle of the 2x2 pixels below, also for odd sizes."""
     pyramid = Pyramid(photo[:301, :403])
     assert [tuple(level.shape[2:]) for level in pyramid.levels[:3]] == [(301, 403), (151, 202), (76, 101)]
     y, x = np.mgrid[:301, :403]
     stairs = Pyramid((x // 4 + y // 4).astype(np.uint8)).levels[2][0, 0].numpy()
     rows, columns = np.mgrid[5:71, 5:96]
-    # A stair is as wide as a pixel of this level and lies right on it.
+    # Each stair is exactly one pixel of this level.
     np.testing.assert_allclose(stairs[5:-5, 5:-5], rows + columns, atol=1e-3)
 
 
-def test_patches_agree_with_kornias(photo: np.ndarray) -> None:
-    """An independent cutter, which samples single points of a coarser pyramid: the same place and turn."""
+def test_patches_agree_with_kornias(photo: Grey) -> None:
+    """Independent extraction, single samples of a coarser pyramid: the same position and orientation."""
     frames = detect_dog(photo, 300)
     inside = (np.abs(frames[:, :, :2]).sum(2) * 12 < np.minimum(frames[:, :, 2], 511 - frames[:, :, 2])).all(1)
     frames = frames[inside]
     assert len(frames) > 50
     ours = extract_patches(photo, frames, 32, 12).astype(float)
-    lafs = torch.from_numpy(frames * np.float32([12, 12, 1]))[None]
+    lafs = torch.from_numpy(frames * np.array([12, 12, 1], np.float32))[None]
     image = torch.from_numpy(photo)[None, None].float()
     theirs = kornia.feature.extract_patches_from_pyramid(image, lafs, 32)[0, :, 0].numpy()
     correlation = [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in zip(ours, theirs, strict=True)]
     assert np.median(correlation) > 0.97
-    # and it is the best place: turned by a quarter, patches agree no more
-    turned = [np.corrcoef(a.ravel(), np.rot90(b).ravel())[0, 1] for a, b in zip(ours, theirs, strict=True)]
-    assert np.median(turned) < 0.6
+    # Control: patches rotated by 90 degrees do not correlate.
+    rotated = [np.corrcoef(a.ravel(), np.rot90(b).ravel())[0, 1] for a, b in zip(ours, theirs, strict=True)]
+    assert np.median(rotated) < 0.6
 
 
-def test_chunks_change_nothing(photo: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_change_nothing(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = detect_dog(photo, 100)
     whole = extract_patches(photo, frames, 32, 12)
-    monkeypatch.setattr("doap.images.extraction.FRAMES_AT_ONCE", 7)
+    monkeypatch.setattr("doap.images.extraction.CHUNK_SIZE", 7)
     np.testing.assert_array_equal(extract_patches(Pyramid(photo), frames, 32, 12), whole)
     assert extract_patches(photo, frames[:0], 32, 12).shape == (0, 32, 32)
 

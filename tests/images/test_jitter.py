@@ -6,31 +6,32 @@ from doap.images.extraction import Pyramid, extract_patches
 from doap.images.frames import detect_dog
 from doap.images.jitter import (
     LEVELS,
-    Level,
-    disturb_light,
+    JitterLevel,
     jitter_frames,
+    jitter_light,
     jittered_views,
-    measured_overlap,
+    measure_overlap,
     tilted_grid,
 )
+from doap.types import Grey
 
 
 @pytest.mark.parametrize(("level", "expected"), [("easy", 0.85), ("hard", 0.72), ("tough", 0.60)])
 def test_levels_overlap_as_in_hpatches(level: str, expected: float) -> None:
-    measured = measured_overlap(level, seed=1)
+    measured = measure_overlap(level, seed=1)
     print(f"{level}: {measured:.3f}")
     assert measured == pytest.approx(expected, abs=0.015)
 
 
-def test_without_strength_a_view_is_the_plain_cut(photo: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LEVELS, "none", Level(*[0.0] * 10))
+def test_without_jitter_a_view_is_the_plain_patch(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LEVELS, "none", JitterLevel(*[0.0] * 10))
     frames = detect_dog(photo, 200)
     plain = extract_patches(photo, frames, 32, 12).astype(int)
     view = jittered_views(Pyramid(photo), frames, "none", 32, 12, torch.Generator()).numpy()
     assert np.abs(view - plain).max() <= 1  # the order of rounding
 
 
-def test_harder_levels_differ_more(photo: np.ndarray) -> None:
+def test_harder_levels_differ_more(photo: Grey) -> None:
     frames = detect_dog(photo, 400)
     plain = extract_patches(photo, frames, 32, 12).astype(float)
     centred = plain - plain.mean((1, 2), keepdims=True)
@@ -46,7 +47,7 @@ def test_harder_levels_differ_more(photo: np.ndarray) -> None:
     assert agreement[0] > agreement[1] > agreement[2] > 0.3
 
 
-def test_the_seed_fixes_views(photo: np.ndarray) -> None:
+def test_the_seed_determines_the_views(photo: Grey) -> None:
     frames, pyramid = detect_dog(photo, 50), Pyramid(photo)
     one, same, other = (
         jittered_views(pyramid, frames, "hard", 32, 12, torch.Generator().manual_seed(seed)) for seed in (5, 5, 6)
@@ -55,20 +56,20 @@ def test_the_seed_fixes_views(photo: np.ndarray) -> None:
     assert not torch.equal(one, other)
 
 
-def only(**strength: float) -> Level:
-    return Level(**{**dict.fromkeys(Level.__dataclass_fields__, 0.0), **strength})
+def only(**strength: float) -> JitterLevel:
+    return JitterLevel(**{**dict.fromkeys(JitterLevel.__dataclass_fields__, 0.0), **strength})
 
 
 def random() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def test_each_geometric_disturbance_does_what_it_says() -> None:
+def test_each_geometric_jitter_has_its_strength() -> None:
     frames = torch.tensor([[[3.0, 0, 50], [0, 3, 60]]]).expand(2000, 2, 3)
-    turned = jitter_frames(frames, only(rotation=10), random())
-    angles = torch.rad2deg(torch.atan2(turned[:, 1, 0], turned[:, 0, 0]))
+    rotated = jitter_frames(frames, only(rotation=10), random())
+    angles = torch.rad2deg(torch.atan2(rotated[:, 1, 0], rotated[:, 0, 0]))
     assert angles.std() == pytest.approx(10, rel=0.1)
-    torch.testing.assert_close(turned[:, :, :2].det(), frames[:, :, :2].det())
+    torch.testing.assert_close(rotated[:, :, :2].det(), frames[:, :, :2].det())
     shifted = jitter_frames(frames, only(shift=0.2), random())
     assert (shifted - frames)[:, :, 2].std() == pytest.approx(0.2 * 3, rel=0.1)
     torch.testing.assert_close(shifted[:, :, :2], frames[:, :, :2])
@@ -80,31 +81,31 @@ def test_each_geometric_disturbance_does_what_it_says() -> None:
     torch.testing.assert_close(stretched[:, :, :2].det(), frames[:, :, :2].det())
 
 
-def test_each_light_disturbance_does_what_it_says() -> None:
+def test_each_jitter_of_the_light_has_its_strength() -> None:
     x = torch.linspace(60, 200, 32).expand(500, 32, 32).contiguous()
-    torch.testing.assert_close(disturb_light(x, only(), random()), x)
-    noisy = disturb_light(x, only(noise=6), random()) - x
+    torch.testing.assert_close(jitter_light(x, only(), random()), x)
+    noisy = jitter_light(x, only(noise=6), random()) - x
     assert noisy.std((1, 2)).min() > 0
     assert noisy.std((1, 2)).max() < 6 * 1.2
-    gain = disturb_light(x, only(contrast=0.5), random())
+    gain = jitter_light(x, only(contrast=0.5), random())
     torch.testing.assert_close(gain.mean((1, 2)), x.mean((1, 2)))
     assert (gain.std((1, 2)) / x.std((1, 2))).log2().std() == pytest.approx(0.5, rel=0.15)
-    tilted = disturb_light(x, only(gradient=20), random()) - x
+    tilted = jitter_light(x, only(gradient=20), random()) - x
     torch.testing.assert_close(tilted.mean((1, 2)), torch.zeros(500), atol=1e-3, rtol=0)
     assert tilted[:, 0, 0].std() == pytest.approx(20 * 2**0.5, rel=0.1)
     step = torch.zeros(500, 32, 32)
     step[:, :, 16:] = 200
-    blurred = disturb_light(step, only(blur=1.5), random())
+    blurred = jitter_light(step, only(blur=1.5), random())
     steepest = blurred.diff(dim=2).amax(2)[:, 0]
     assert (steepest <= 200).all()
     assert steepest.mean() < 140
     torch.testing.assert_close(blurred.mean((1, 2)), step.mean((1, 2)), rtol=1e-3, atol=0)
-    gamma = disturb_light(x, only(gamma=0.5), random())
+    gamma = jitter_light(x, only(gamma=0.5), random())
     assert (gamma.diff(dim=2) > 0).all()
     assert not torch.allclose(gamma, x, atol=5)
 
 
-def test_a_view_seen_closer_is_the_centre_of_the_whole_one() -> None:
+def test_the_visible_share_is_the_centre_of_the_whole_grid() -> None:
     frames = torch.eye(2, 3).repeat(5, 1, 1)
     whole = tilted_grid(frames, LEVELS["tough"], 64, torch.Generator().manual_seed(0))
     centre = tilted_grid(frames, LEVELS["tough"], 32, torch.Generator().manual_seed(0), torch.full((5,), 0.5))

@@ -25,20 +25,20 @@ def test_colour_becomes_luma(tmp_path: Path) -> None:
     assert np.abs(read_grey(tmp_path / "a.png") - expected).max() <= 1
 
 
-def test_transparent_pixels_are_mid_grey_whatever_hides_under_them(tmp_path: Path) -> None:
-    picture = np.dstack([RAMP, RAMP, RAMP, np.where(RAMP > 100, 255, 0)]).astype(np.uint8)
-    Image.fromarray(picture, "RGBA").save(tmp_path / "a.png")
+def test_transparent_pixels_are_mid_grey_whatever_their_colour(tmp_path: Path) -> None:
+    image = np.dstack([RAMP, RAMP, RAMP, np.where(RAMP > 100, 255, 0)]).astype(np.uint8)
+    Image.fromarray(image, "RGBA").save(tmp_path / "a.png")
     np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), np.where(RAMP > 100, RAMP, 128))
 
 
-@pytest.mark.parametrize("most", [65535, 4095])
-def test_deep_pictures_use_the_whole_range(tmp_path: Path, most: int) -> None:
-    deep = np.linspace(0, most, 48).reshape(6, 8).astype(np.uint16)
+@pytest.mark.parametrize("maximum", [65535, 4095])
+def test_deep_images_use_the_whole_range(tmp_path: Path, maximum: int) -> None:
+    deep = np.linspace(0, maximum, 48).reshape(6, 8).astype(np.uint16)
     Image.fromarray(deep).save(tmp_path / "a.png")
-    np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), np.round(deep * (255 / most)))
+    np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), np.round(deep * (255 / maximum)))
 
 
-def test_float_pictures_are_read(tmp_path: Path) -> None:
+def test_float_images_are_read(tmp_path: Path) -> None:
     Image.fromarray((RAMP / 1000).astype(np.float32)).save(tmp_path / "a.tiff")
     assert np.abs(read_grey(tmp_path / "a.tiff") - RAMP * (255 / 235)).max() <= 0.5
 
@@ -74,9 +74,9 @@ def truncated_jpeg() -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"these are words", "not a picture"),
-        (b"", "not a picture"),
-        (truncated_jpeg(), "cannot be read"),
+        (b"these are words", "not an image"),
+        (b"", "not an image"),
+        (truncated_jpeg(), "cannot be decoded"),
         (huge_png(), "too large to be read safely"),
     ],
     ids=["text", "empty", "truncated", "huge"],
@@ -102,7 +102,7 @@ def test_photos_are_found_below_folders(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     assert find_photos([tmp_path]) == [tmp_path / "b.JPG", tmp_path / "sub" / "a.png"]
-    with pytest.raises(DoapError, match="no picture"):
+    with pytest.raises(DoapError, match="no image"):
         find_photos([make_empty(tmp_path)])
     with pytest.raises(DoapError, match="no such file or folder"):
         find_photos([tmp_path / "nowhere"])

@@ -1,4 +1,4 @@
-"""Overlap of ellipses by counting the points of a grid: slow, plain, and the oracle of the fast one."""
+"""Overlap of ellipses by counting grid points: the slow oracle of `doap.geometry.ellipses.overlap`."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,12 @@ from doap.types import Frames
 
 
 def counted_overlap(first: Frames, second: Frames, resolution: int = 64) -> NDArray[np.float64]:
-    """Intersection over union of the ellipses of paired frames, (N,), by counting points of a grid.
+    """Compute the intersection over union of the ellipses of paired frames, (N,), by counting grid points.
 
     Args:
         first: (N, 2, 3).
         second: (N, 2, 3).
-        resolution: points across the larger ellipse; the error falls as its inverse.
+        resolution: grid points across both ellipses; the error is proportional to its inverse.
     """
     inside = _inside(first), _inside(second)
     low = np.minimum(*(f[:, :, 2] - _half_box(f) for f in (first, second)))
@@ -38,5 +38,5 @@ def _inside(frames: Frames) -> Callable[[NDArray[np.float64]], NDArray[np.bool_]
 
 
 def _half_box(frames: Frames) -> NDArray[np.float64]:
-    """Half the sides of the box around each ellipse: the lengths of A's rows."""
+    """Return half the sides of the bounding box of each ellipse: the lengths of A's rows."""
     return np.asarray(np.sqrt((frames[:, :, :2].astype(np.float64) ** 2).sum(2)))

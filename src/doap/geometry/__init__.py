@@ -1,1 +1,1 @@
-"""Homographies, ellipses, robust estimation, and the ground truth of image pairs."""
+"""Homographies, ellipses, robust estimation, and ground truth of image pairs."""

@@ -1,7 +1,7 @@
 """Detectors of frames: DoG, Harris corners, Hessian blobs, and the last two with affine shape.
 
-All name scale alike: a Gaussian blob of standard deviation s gives frames of scale 0.89 s, which is what
-OpenCV's SIFT calls half the size of a keypoint. A patch of the same extent then shows as much of the scene.
+All detectors use the same definition of scale: a Gaussian blob of standard deviation s gives frames of scale 0.89 s,
+which is half the size of a keypoint of OpenCV's SIFT. At the same extent, patches show equally much of the scene.
 """
 
 from collections.abc import Callable
@@ -19,40 +19,40 @@ from doap.types import Frames, Grey
 
 Detector = Callable[[Grey, int | None], Frames]
 
-# SIFT gives the smaller sigma of the two whose difference is largest, a third of an octave apart, so a blob of
-# sigma s has scale s · 2^(-1/6).
+# SIFT reports the smaller of the two sigmas, a third of an octave apart, whose difference of Gaussians is largest: a
+# blob of sigma s has scale s · 2^(-1/6).
 HESSIAN_SCALE = 2 ** (-1 / 6)
-# The settings here and in affine_shape.py were chosen by benchmarks/detectors.py --settings.
+# The settings here and in affine_shape.py were selected with benchmarks/detectors.py --settings.
 HARRIS_ALPHA = 0.05
-HARRIS_WINDOW = 1.0  # sigma of the window under which gradients are summed, in sigmas of the derivatives
-DIVERGING = 1.3  # affine frames to try for each one wanted: some lie on edges
+HARRIS_WINDOW = 1.0  # sigma of the window over which gradients are summed, in sigmas of the derivatives
+AFFINE_CANDIDATES = 1.3  # candidates per requested affine frame: those on edges do not converge
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What is detected.
+class ScaleSpaceDetector:
+    """Settings of a detector of maxima in scale space.
 
     Attributes:
-        response: largest where a frame lies.
-        scale: of the frame, in sigmas at which the response is largest.
-        threshold: of the response; both kinds' is that of a blob 16 grey levels above its surroundings.
-        first: sigma of the first level of the scale space; for both kinds the scale of its frames is 1.2.
+        response: function whose maxima are detected.
+        scale: scale of a frame over the sigma of its maximum.
+        threshold: minimum response; for both detectors that of a blob 16 grey levels above its surroundings.
+        base_sigma: sigma of the first level of the scale space; for both detectors its frames have scale 1.2.
     """
 
     response: Response
     scale: float
     threshold: float
-    first: float
+    base_sigma: float
 
 
 def detect_harris(image: Grey, limit: int | None = None) -> Frames:
-    """Multi-scale Harris corners, strongest first, each turned to its dominant gradient.
+    """Detect multi-scale Harris corners, strongest first, oriented along the dominant gradient.
 
-    A frame lies where the corner response, normalised for scale, is largest over place and scale.
+    Frames are maxima of the scale-normalised corner response over position and scale.
 
     Args:
         image: (H, W) uint8.
-        limit: how many frames at most; all by default.
+        limit: maximum number of frames; None for all.
 
     Returns:
         (N, 2, 3) float32.
@@ -61,13 +61,13 @@ def detect_harris(image: Grey, limit: int | None = None) -> Frames:
 
 
 def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
-    """Blobs, bright or dark, strongest first, each turned to its dominant gradient.
+    """Detect bright and dark blobs, strongest first, oriented along the dominant gradient.
 
-    A frame lies where the determinant of the Hessian, normalised for scale, is largest over place and scale.
+    Frames are maxima of the scale-normalised determinant of the Hessian over position and scale.
 
     Args:
         image: (H, W) uint8.
-        limit: how many frames at most; all by default.
+        limit: maximum number of frames; None for all.
 
     Returns:
         (N, 2, 3) float32.
@@ -76,12 +76,12 @@ def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
 
 
 def detect_harris_affine(image: Grey, limit: int | None = None) -> Frames:
-    """Harris corners with affine shape; see `detect_harris` and `affine_shape`."""
+    """Detect Harris corners with affine shape; see `detect_harris` and `affine_shape`."""
     return _detect(image, HARRIS, limit, affine=True)
 
 
 def detect_hessian_affine(image: Grey, limit: int | None = None) -> Frames:
-    """Hessian blobs with affine shape; see `detect_hessian` and `affine_shape`."""
+    """Detect Hessian blobs with affine shape; see `detect_hessian` and `affine_shape`."""
     return _detect(image, HESSIAN, limit, affine=True)
 
 
@@ -94,12 +94,12 @@ DETECTORS: dict[str, Detector] = {
 }
 
 
-def _detect(image: Grey, kind: Kind, limit: int | None, affine: bool = False) -> Frames:
+def _detect(image: Grey, detector: ScaleSpaceDetector, limit: int | None, affine: bool = False) -> Frames:
     if image.size > frames_module.MAX_DETECTION_PIXELS:
-        return detect_halved(image, lambda half: _detect(half, kind, limit, affine))
-    maxima = find_maxima(image, kind.response, kind.threshold, kind.first)
-    tried = limit if limit is None or not affine else round(DIVERGING * limit)
-    centres, sizes = maxima.centres[:tried], kind.scale * maxima.sigmas[:tried]
+        return detect_halved(image, lambda half: _detect(half, detector, limit, affine))
+    maxima = find_maxima(image, detector.response, detector.threshold, detector.base_sigma)
+    candidates = limit if limit is None or not affine else round(AFFINE_CANDIDATES * limit)
+    centres, sizes = maxima.centres[:candidates], detector.scale * maxima.sigmas[:candidates]
     frames = np.concatenate([sizes[:, None, None] * np.eye(2), centres[:, :, None]], 2).astype(np.float32)
     if not len(frames):
         return frames
@@ -110,7 +110,7 @@ def _detect(image: Grey, kind: Kind, limit: int | None, affine: bool = False) ->
 
 
 def _hessian(level: Plane, sigma: float) -> Plane:
-    """σ⁴ (Lxx Lyy - Lxy²)."""
+    """Compute σ⁴ (Lxx Lyy - Lxy²)."""
     xx = cv2.Sobel(level, cv2.CV_32F, 2, 0, ksize=1)
     yy = cv2.Sobel(level, cv2.CV_32F, 0, 2, ksize=1)
     xy = cv2.Sobel(level, cv2.CV_32F, 1, 1, ksize=3, scale=0.25)
@@ -118,7 +118,7 @@ def _hessian(level: Plane, sigma: float) -> Plane:
 
 
 def _harris(level: Plane, sigma: float) -> Plane:
-    """det M - α trace² M of the second moments M of σ ∇L under a Gaussian of wσ."""
+    """Compute det M - α trace² M of the second moments M of σ ∇L under a Gaussian window of sigma wσ."""
     x = cv2.Scharr(level, cv2.CV_32F, 1, 0, scale=sigma / 32)
     y = cv2.Scharr(level, cv2.CV_32F, 0, 1, scale=sigma / 32)
     window = HARRIS_WINDOW * sigma
@@ -129,6 +129,6 @@ def _harris(level: Plane, sigma: float) -> Plane:
     return np.asarray(determinant - cv2.multiply(trace, trace, scale=HARRIS_ALPHA), np.float32)
 
 
-# The normalised Harris response of a blob of sigma s is largest at s / (1 + 2 w²)^(1/4) for a window w.
-HARRIS = Kind(_harris, HESSIAN_SCALE * (1 + 2 * HARRIS_WINDOW**2) ** 0.25, threshold=16.0, first=1.0)
-HESSIAN = Kind(_hessian, HESSIAN_SCALE, threshold=16.0, first=1.3)
+# The normalised Harris response of a blob of sigma s is maximal at s / (1 + 2 w²)^(1/4) for a window w.
+HARRIS = ScaleSpaceDetector(_harris, HESSIAN_SCALE * (1 + 2 * HARRIS_WINDOW**2) ** 0.25, threshold=16.0, base_sigma=1.0)
+HESSIAN = ScaleSpaceDetector(_hessian, HESSIAN_SCALE, threshold=16.0, base_sigma=1.3)

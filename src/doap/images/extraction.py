@@ -1,9 +1,9 @@
-"""Cutting patches out of a picture at frames, from an image pyramid, without aliasing.
+"""Extraction of patches at frames from an image pyramid, without aliasing.
 
-A patch pixel covers an area of the picture. Reading one value there (bilinear sampling) aliases as soon
-as that area is larger than a pixel. Here each level of the pyramid is half the one before, low-passed by
-the binomial filter [1 3 3 1] / 8, and a patch is read from the level where its pixels are 1 to 2 level
-pixels apart, as the mean of 2x2 samples each. Plain torch: the same on every device.
+A patch pixel covers an area of the image. One bilinear sample aliases if this area is larger than an image pixel.
+Therefore each level of the pyramid is low-passed by the binomial filter [1 3 3 1] / 8 and halved. A patch is sampled at
+the level where its pixels are 1 to 2 level pixels apart, and each of its pixels is the mean of 2x2 samples. Only torch
+operations are used: the result is the same on every device.
 """
 
 import numpy as np
@@ -15,15 +15,15 @@ from torch import Tensor
 from doap.types import Frames, Grey
 
 SUPERSAMPLING = 2
-FRAMES_AT_ONCE = 2048
+CHUNK_SIZE = 2048  # frames
 
 
 class Pyramid:
-    """A picture and its halvings, float32 tensors (1, 1, H, W) in 0..255.
+    """An image at successively halved resolutions, (1, 1, H, W) float32 tensors in 0..255.
 
     Args:
         image: (H, W) uint8.
-        device: where to keep it and to cut.
+        device: device of the levels and of sampling.
     """
 
     def __init__(self, image: Grey, device: str | torch.device = "cpu") -> None:
@@ -34,74 +34,78 @@ class Pyramid:
             self.levels.append(level)
 
     def sample(self, points: Tensor, spacing: Tensor) -> Tensor:
-        """Read the picture at points, borders replicated.
+        """Sample the image at points; the border is replicated.
 
         Args:
-            points: (N, h, w, 2) float, (x, y) in pixels of the picture.
-            spacing: (N,) distance in picture pixels between patch pixels: decides the level.
+            points: (N, h, w, 2) float, (x, y) in image pixels.
+            spacing: (N,) distance between patch pixels in image pixels, which selects the level.
 
         Returns:
             (N, h, w) float32 in 0..255.
         """
-        level_of = spacing.log2().floor().clamp(0, len(self.levels) - 1).long()
+        levels = spacing.log2().floor().clamp(0, len(self.levels) - 1).long()
         values = points.new_empty(points.shape[:3])
-        for number in sorted(set(level_of.tolist())):
-            chosen = level_of == number
-            # Pixel centres: x of the picture lies at (x + 0.5) / 2^l - 0.5 of level l.
-            values[chosen] = _bilinear(self.levels[number], (points[chosen] + 0.5) / 2**number - 0.5)
+        for level in sorted(set(levels.tolist())):
+            mask = levels == level
+            # Pixel centres: x of the image lies at (x + 0.5) / 2^l - 0.5 of level l.
+            values[mask] = _bilinear(self.levels[level], (points[mask] + 0.5) / 2**level - 0.5)
         return values
 
 
 def extract_patches(
     image: Grey | Pyramid, frames: Frames, size: int, extent: float, device: str | torch.device = "cpu"
 ) -> NDArray[np.uint8]:
-    """Cut the patch of every frame.
+    """Extract the patch of every frame.
 
     Args:
-        image: the picture, or its pyramid when there are several calls for one picture.
+        image: the image, or its pyramid to share it between calls.
         frames: (N, 2, 3).
         size: side of the patches in pixels.
         extent: half the side of the patch in units of the frame's scale.
+        device: device of the extraction; ignored for a pyramid, which has its own.
 
     Returns:
-        (N, size, size) uint8; what lies outside the picture repeats its border.
+        (N, size, size) uint8; the border of the image is replicated.
     """
     pyramid = image if isinstance(image, Pyramid) else Pyramid(image, device)
     target = pyramid.levels[0].device
     patches = np.empty((len(frames), size, size), np.uint8)
-    for start in range(0, len(frames), FRAMES_AT_ONCE):
-        chunk = torch.from_numpy(frames[start : start + FRAMES_AT_ONCE]).to(target)
-        values = average_samples(pyramid.sample(*affine_points(chunk, size, extent)))
-        patches[start : start + FRAMES_AT_ONCE] = to_bytes(values).cpu().numpy()
+    for start in range(0, len(frames), CHUNK_SIZE):
+        chunk = torch.from_numpy(frames[start : start + CHUNK_SIZE]).to(target)
+        values = average_samples(pyramid.sample(*patch_points(chunk, size, extent)))
+        patches[start : start + CHUNK_SIZE] = to_bytes(values).cpu().numpy()
     return patches
 
 
-def affine_points(frames: Tensor, size: int, extent: float) -> tuple[Tensor, Tensor]:
-    """Where to read the picture for (N, 2, 3) frames: (N, s, s, 2) points and (N,) pixel spacings."""
-    return place_points(patch_grid(size, frames.device), frames, extent), pixel_spacing(frames, size, extent)
+def patch_points(frames: Tensor, size: int, extent: float) -> tuple[Tensor, Tensor]:
+    """Return the sample points, (N, s, s, 2), and pixel spacings, (N,), of the patches of (N, 2, 3) frames."""
+    return to_image_points(patch_grid(size, frames.device), frames, extent), pixel_spacing(frames, size, extent)
 
 
-def place_points(unit: Tensor, frames: Tensor, extent: float) -> Tensor:
-    """Where points of a patch, (s, s, 2) or (N, s, s, 2) in its own coordinates, lie in the picture: (N, s, s, 2)."""
-    # One matrix product a frame: thousands of points by 3x2, which is far faster than as many products by 2x2.
+def to_image_points(unit: Tensor, frames: Tensor, extent: float) -> Tensor:
+    """Map patch points, (s, s, 2) or (N, s, s, 2) in patch coordinates, to image points, (N, s, s, 2)."""
+    # One product per frame, thousands of points by 3x2, is much faster than as many 2x2 products.
     points = F.pad(extent * unit, (0, 1), value=1.0).flatten(-3, -2)
     return (points @ frames.transpose(1, 2)).view(len(frames), *unit.shape[-3:])
 
 
 def pixel_spacing(frames: Tensor, size: int, extent: float) -> Tensor:
-    """Distance between patch pixels in the picture along the frame's longer axis, (N,)."""
+    """Return the distance between patch pixels in image pixels along the frame's longer axis, (N,)."""
     return 2 * extent * axis_lengths(frames[:, :, :2])[0] / size
 
 
 def axis_lengths(shapes: Tensor) -> tuple[Tensor, Tensor]:
-    """The singular values of (N, 2, 2), larger and smaller, each (N,); torch's decomposition makes a GPU wait."""
+    """Return the larger and the smaller singular value of (N, 2, 2) matrices, (N,) each.
+
+    In closed form, because torch's decomposition synchronises with the GPU.
+    """
     (a, b), (c, d) = (row.unbind(1) for row in shapes.unbind(1))
     sum_, difference = torch.hypot(a + d, b - c), torch.hypot(a - d, b + c)
     return (sum_ + difference) / 2, (sum_ - difference).abs() / 2
 
 
 def patch_grid(size: int, device: torch.device) -> Tensor:
-    """Sample positions of a patch in its own coordinates, [-1, 1] across: (s, s, 2), s = 2 size."""
+    """Return the sample positions of a patch in its own coordinates, [-1, 1]², as (s, s, 2) with s = 2 size."""
     fine = SUPERSAMPLING * size
     steps = (2 * torch.arange(fine, device=device, dtype=torch.float32) + 1) / fine - 1
     y, x = torch.meshgrid(steps, steps, indexing="ij")
@@ -109,7 +113,7 @@ def patch_grid(size: int, device: torch.device) -> Tensor:
 
 
 def average_samples(samples: Tensor) -> Tensor:
-    """(N, 2 size, 2 size) samples to (N, size, size) pixels."""
+    """Average (N, 2 size, 2 size) samples to (N, size, size) pixels."""
     return F.avg_pool2d(samples[:, None], SUPERSAMPLING)[:, 0]
 
 
@@ -119,7 +123,7 @@ def to_bytes(values: Tensor) -> Tensor:
 
 
 def _halve(level: Tensor) -> Tensor:
-    """Low-pass by [1 3 3 1] / 8 both ways and keep every second pixel; an odd border is repeated."""
+    """Low-pass by [1 3 3 1] / 8 along both axes and keep every second pixel; an odd border is replicated."""
     height, width = level.shape[2:]
     padded = F.pad(level, (1, 1 + width % 2, 1, 1 + height % 2), mode="replicate")
     taps = level.new_tensor([1, 3, 3, 1]) / 8
@@ -128,7 +132,7 @@ def _halve(level: Tensor) -> Tensor:
 
 
 def _bilinear(level: Tensor, points: Tensor) -> Tensor:
-    """Read (1, 1, H, W) at (N, h, w, 2) pixel positions, clamped to the border, which works on every device."""
+    """Sample (1, 1, H, W) at (N, h, w, 2) pixel positions, clamped here: not every device supports border padding."""
     height, width = level.shape[2:]
     limits = points.new_tensor([width - 1, height - 1])
     inside = torch.minimum(points.clamp(min=0), limits)

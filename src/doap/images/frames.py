@@ -1,8 +1,8 @@
-"""Frames: where a patch is cut. Detection, and the geometry of frames under homographies.
+"""Local affine frames: DoG detection, conversion from keypoints, and mapping by homographies.
 
-A frame is a 2x3 matrix [A | c], kornia's LAF: the unit circle goes to the ellipse c + A u. Coordinates
-are (x, y) in pixels, the centre of the top left pixel at (0, 0). Its scale is √|det A|. Frames of an image
-are one array (N, 2, 3) float32.
+A frame is a 2x3 matrix [A | c], kornia's LAF. It maps the unit circle to the ellipse c + A u. Coordinates are (x, y) in
+pixels; the centre of the top left pixel is (0, 0). The scale of a frame is √|det A|. The frames of an image are one
+(N, 2, 3) float32 array.
 """
 
 from collections.abc import Callable
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from doap.geometry.homographies import transform_points
 from doap.types import Frames, Grey
 
-# SIFT's pyramid takes about 60 times the image's bytes; larger images are halved for detection first.
+# SIFT's pyramid takes about 60 times the memory of the image; larger images are halved before detection.
 MAX_DETECTION_PIXELS = 12_000_000
 
 
 def detect_dog(image: Grey, limit: int | None = None) -> Frames:
-    """Difference-of-Gaussian frames by OpenCV's SIFT, strongest first.
+    """Detect difference-of-Gaussian frames with OpenCV's SIFT, strongest first.
 
-    The scale of a frame is half of OpenCV's keypoint size; its x axis points along the orientation.
-    A point with several orientations gives several frames.
+    The scale of a frame is half of OpenCV's keypoint size; its x axis points along the orientation. A keypoint with
+    several orientations gives several frames.
 
     Args:
         image: (H, W) uint8.
-        limit: how many frames at most; all by default.
+        limit: maximum number of frames; None for all.
 
     Returns:
         (N, 2, 3) float32.
@@ -41,15 +41,15 @@ def detect_dog(image: Grey, limit: int | None = None) -> Frames:
 
 
 def detect_halved(image: Grey, detect: Callable[[Grey], Frames]) -> Frames:
-    """Detect in the image at half its resolution; the frames are those of the full one."""
+    """Detect frames at half resolution, and return them in coordinates of the full image."""
     half = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA).astype(np.uint8)
     frames = detect(half) * np.float32(2)
-    frames[:, :, 2] += 0.5  # the centre of the first pixel lies at 0.5 of the larger image
+    frames[:, :, 2] += 0.5  # the centre of the first pixel lies at 0.5 of the full image
     return frames
 
 
 def frames_from_keypoints(keypoints: list[cv2.KeyPoint]) -> Frames:
-    """OpenCV keypoints as frames: scale = size / 2, rotation = angle; (N, 2, 3)."""
+    """Convert OpenCV keypoints to (N, 2, 3) frames: scale = size / 2, rotation = angle."""
     values = np.array([(*k.pt, k.size, k.angle) for k in keypoints], np.float64).reshape(-1, 4)
     x, y, size, angle = values.T
     cosine, sine = size / 2 * np.cos(np.radians(angle)), size / 2 * np.sin(np.radians(angle))
@@ -57,10 +57,10 @@ def frames_from_keypoints(keypoints: list[cv2.KeyPoint]) -> Frames:
 
 
 def transform_frames(frames: Frames, homography: NDArray[np.float64]) -> Frames:
-    """Send frames through a homography, which acts on each as its affine approximation at the centre."""
+    """Map frames by a homography, which is replaced by its affine approximation at each centre."""
     centres = frames[:, :, 2].astype(np.float64)
     depth = centres @ homography[2, :2] + homography[2, 2]
-    sent = transform_points(centres, homography)
-    # d/dp [(H p)_i / (H p)_3] = (H_i - sent_i H_3) / depth
-    jacobian = (homography[None, :2, :2] - sent[:, :, None] * homography[None, 2:, :2]) / depth[:, None, None]
-    return np.concatenate([jacobian @ frames[:, :, :2], sent[:, :, None]], axis=2).astype(np.float32)
+    mapped = transform_points(centres, homography)
+    # d/dp [(H p)_i / (H p)_3] = (H_i - mapped_i H_3) / depth
+    jacobian = (homography[None, :2, :2] - mapped[:, :, None] * homography[None, 2:, :2]) / depth[:, None, None]
+    return np.concatenate([jacobian @ frames[:, :, :2], mapped[:, :, None]], axis=2).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Which things of a size meet: frames in a photo, points in space."""
+"""Overlapping frames of photos and nearby points in space, for building sets."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,43 +9,43 @@ from doap.types import Frames
 Ids = NDArray[np.int64]
 
 
-def meeting(positions: NDArray[np.floating], radii: NDArray[np.floating]) -> Ids:
-    """Pairs of balls that meet: centres closer than the sum of the radii.
+def find_intersecting_balls(positions: NDArray[np.floating], radii: NDArray[np.floating]) -> Ids:
+    """Find the pairs of balls whose centres are closer than the sum of their radii.
 
     Args:
         positions: (N, D) centres.
         radii: (N,).
 
     Returns:
-        (P, 2) indices, first < second, each pair once.
+        (P, 2) indices, first < second, without duplicates.
     """
-    # The larger of two that meet reaches the centre of the smaller within twice its radius.
-    reached = cKDTree(positions).query_ball_point(positions, 2 * radii)
-    first = np.repeat(np.arange(len(positions)), [len(r) for r in reached])
-    second = np.concatenate([np.zeros(0, np.int64), *(np.asarray(r, np.int64) for r in reached)])
-    met = (first != second) & (
+    # The centre of the smaller of two intersecting balls lies within twice the radius of the larger.
+    neighbours = cKDTree(positions).query_ball_point(positions, 2 * radii)
+    first = np.repeat(np.arange(len(positions)), [len(n) for n in neighbours])
+    second = np.concatenate([np.zeros(0, np.int64), *(np.asarray(n, np.int64) for n in neighbours)])
+    intersect = (first != second) & (
         np.linalg.norm(positions[first] - positions[second], axis=1) < radii[first] + radii[second]
     )
-    return np.unique(np.sort(np.stack([first[met], second[met]], 1), axis=1), axis=0).astype(np.int64)
+    return np.unique(np.sort(np.stack([first[intersect], second[intersect]], 1), axis=1), axis=0).astype(np.int64)
 
 
-def overlapping_groups(photos: Ids, frames: Frames, groups: Ids) -> Ids:
-    """Pairs of groups that overlap in some photo: the circles around their frames' ellipses meet.
+def find_overlapping_groups(photos: Ids, frames: Frames, groups: Ids) -> Ids:
+    """Find the pairs of groups that overlap in some photo: the circles around their frames' ellipses intersect.
 
     Args:
-        photos: (N,) the photo of each frame.
+        photos: (N,) index of the photo of each frame.
         frames: (N, 2, 3).
         groups: (N,).
 
     Returns:
-        (P, 2) groups, first < second, each pair once.
+        (P, 2) groups, first < second, without duplicates.
     """
     pairs = [np.zeros((0, 2), np.int64)]
     for photo in np.unique(photos):
-        here = np.flatnonzero(photos == photo)
-        shown = frames[here].astype(np.float64)
-        met = meeting(shown[:, :, 2], np.linalg.norm(shown[:, :, :2], ord=2, axis=(1, 2)))
-        pairs.append(groups[here[met]])
-    different = np.concatenate(pairs)
-    different = np.sort(different[different[:, 0] != different[:, 1]], axis=1)
-    return np.unique(different, axis=0)
+        indices = np.flatnonzero(photos == photo)
+        own = frames[indices].astype(np.float64)
+        intersecting = find_intersecting_balls(own[:, :, 2], np.linalg.norm(own[:, :, :2], ord=2, axis=(1, 2)))
+        pairs.append(groups[indices[intersecting]])
+    overlaps = np.concatenate(pairs)
+    overlaps = np.sort(overlaps[overlaps[:, 0] != overlaps[:, 1]], axis=1)
+    return np.unique(overlaps, axis=0)

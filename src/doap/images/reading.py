@@ -1,4 +1,4 @@
-"""Reading any picture as grey: colour, alpha, 16 bit and EXIF rotation handled, hostile files refused."""
+"""Reading images as grey: colour, alpha, 16 bit and EXIF rotation are handled, unsafe files are rejected."""
 
 import warnings
 from pathlib import Path
@@ -13,55 +13,58 @@ PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", "
 
 
 def read_grey(path: Path | str) -> Grey:
-    """Read a picture as (H, W) uint8 luma, upright.
+    """Read an image as (H, W) uint8 luma, upright.
 
-    Transparent pixels show mid-grey, so that colours hidden under them leave no trace. Deeper than
-    8 bit, the largest value becomes 255, so that 12 bit data in a 16 bit file is not left in the dark.
+    Transparent pixels become mid-grey, whatever colour is stored in them. Images of more than 8 bit are scaled so that
+    their largest value becomes 255, because files of 16 bit often hold data of 12 bit.
 
     Raises:
-        DoapError: one line that names the file and the error.
+        DoapError: if the file does not exist or cannot be decoded.
     """
     path = Path(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but under the limit
-            with Image.open(path) as picture:
-                return to_grey(ImageOps.exif_transpose(picture))
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but below the limit
+            with Image.open(path) as image:
+                return to_grey(ImageOps.exif_transpose(image))
     except FileNotFoundError as error:
         raise DoapError(f"{path}: no such file") from error
     except IsADirectoryError as error:
-        raise DoapError(f"{path}: is a folder, not a picture") from error
+        raise DoapError(f"{path}: is a folder, not an image") from error
     except UnidentifiedImageError as error:
-        raise DoapError(f"{path}: not a picture in a format that can be read") from error
-    except Image.DecompressionBombError as error:  # raised before decoding: a few bytes can claim any size
-        raise DoapError(f"{path}: too large to be read safely ({error})") from error
+        raise DoapError(f"{path}: not an image in a known format; convert it to PNG or JPEG") from error
+    except Image.DecompressionBombError as error:  # raised before decoding, from the size in the header
+        raise DoapError(f"{path}: too large to be read safely ({error}); shrink it") from error
     except (OSError, ValueError, SyntaxError) as error:
-        raise DoapError(f"{path}: cannot be read as a picture ({error})") from error
+        raise DoapError(f"{path}: cannot be decoded ({error}); remove or replace it") from error
 
 
-def to_grey(picture: Image.Image) -> Grey:
-    """The luma of a decoded picture, (H, W) uint8; see `read_grey` for alpha and depth."""
-    if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
-        deep = np.nan_to_num(np.asarray(picture, dtype=np.float64)).clip(min=0)
+def to_grey(image: Image.Image) -> Grey:
+    """Convert a decoded image to (H, W) uint8 luma; see `read_grey` for alpha and depth."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        deep = np.nan_to_num(np.asarray(image, dtype=np.float64)).clip(min=0)
         return np.asarray(np.round(deep * (255 / max(deep.max(), 1e-12))), np.uint8)
-    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        shown = Image.new("RGBA", picture.size, (128, 128, 128, 255))
-        shown.alpha_composite(picture.convert("RGBA"))
-        picture = shown.convert("RGB")
-    return np.asarray(picture.convert("L"))
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        composite = Image.new("RGBA", image.size, (128, 128, 128, 255))
+        composite.alpha_composite(image.convert("RGBA"))
+        image = composite.convert("RGB")
+    return np.asarray(image.convert("L"))
 
 
 def is_compact(path: Path, longest: int) -> bool:
-    """Whether a file can be kept as it is: upright, no side over `longest`, at most a byte a pixel, a common format."""
-    with Image.open(path) as picture:
-        width, height = picture.size
-        upright = picture.getexif().get(0x0112, 1) == 1
+    """Return whether a file can be stored unchanged.
+
+    It must be upright, WebP, JPEG or PNG, with sides up to `longest` pixels and at most one byte per pixel.
+    """
+    with Image.open(path) as image:
+        width, height = image.size
+        upright = image.getexif().get(0x0112, 1) == 1
         small = max(width, height) <= longest and path.stat().st_size <= width * height
-        return upright and small and picture.format in ("WEBP", "JPEG", "PNG")
+        return upright and small and image.format in ("WEBP", "JPEG", "PNG")
 
 
 def shrink(image: Grey, longest: int) -> Grey:
-    """The picture, or a smaller copy whose longer side has `longest` pixels, each the mean of what it covers."""
+    """Shrink an image by area averaging so that its longer side has at most `longest` pixels."""
     factor = longest / max(image.shape)
     if factor >= 1:
         return image
@@ -70,15 +73,19 @@ def shrink(image: Grey, longest: int) -> Grey:
 
 
 def find_photos(paths: list[Path]) -> list[Path]:
-    """Pictures among files and folders (searched below, sorted); a DoapError where there is none."""
-    found: list[Path] = []
+    """List image files: the files given, and those below the folders given, sorted.
+
+    Raises:
+        DoapError: if a path does not exist, or there is no image.
+    """
+    photos: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(p for p in path.rglob("*") if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
+            photos += sorted(p for p in path.rglob("*") if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
         elif path.exists():
-            found.append(path)
+            photos.append(path)
         else:
             raise DoapError(f"{path}: no such file or folder")
-    if not found:
-        raise DoapError(f"no picture in {', '.join(map(str, paths))}")
-    return found
+    if not photos:
+        raise DoapError(f"no image in {', '.join(map(str, paths))}; name files or folders with images")
+    return photos

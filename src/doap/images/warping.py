@@ -1,4 +1,4 @@
-"""Synthetic views of whole images: random homographies and photometric changes."""
+"""Synthetic views of whole images: random homographies and changes of light."""
 
 import numpy as np
 import torch
@@ -6,14 +6,21 @@ import torch
 from doap.geometry.homographies import transform_points
 from doap.images.extraction import Pyramid, average_samples, to_bytes
 from doap.images.frames import transform_frames
-from doap.images.jitter import LEVELS, disturb_light
+from doap.images.jitter import LEVELS, jitter_light
 from doap.types import Grey, Homography
 
 LIGHT = LEVELS["hard"]
 
 
 def random_homography(size: tuple[int, ...], random: np.random.Generator) -> Homography:
-    """Turn up to 45 degrees, zoom by 0.6 to 1.25, tilt, and shift up to a tenth, about the centre."""
+    """Sample a homography about the centre of an image.
+
+    Rotation up to 45 degrees, zoom by 0.6 to 1.25, tilt, and shift up to a tenth of each side.
+
+    Args:
+        size: (height, width) of the image.
+        random: generator.
+    """
     height, width = size[:2]
     angle, zoom = np.radians(random.uniform(-45, 45)), 2 ** random.uniform(np.log2(0.6), np.log2(1.25))
     tilt = random.uniform(-0.3, 0.3, 2)
@@ -32,19 +39,27 @@ def random_homography(size: tuple[int, ...], random: np.random.Generator) -> Hom
 
 
 def warp(pyramid: Pyramid, homography: Homography, size: tuple[int, int] | None = None) -> torch.Tensor:
-    """The picture seen through a homography, (1, H, W) grey values; outside it the border repeats."""
+    """Warp an image by a homography; its border is replicated.
+
+    Args:
+        pyramid: pyramid of the image.
+        homography: from the image to the result.
+        size: (height, width) of the result; that of the image by default.
+
+    Returns:
+        (1, height, width) grey values.
+    """
     height, width = size or pyramid.levels[0].shape[2:]
     steps = [(np.arange(2 * n) + 0.5) / 2 - 0.5 for n in (height, width)]
     grid = np.stack(np.meshgrid(steps[1], steps[0]), -1)
     inverse: Homography = np.asarray(np.linalg.inv(homography), np.float64)
     points = transform_points(grid, inverse)
-    middle = transform_frames(
-        np.array([[[1, 0, width / 2], [0, 1, height / 2]]], np.float32), inverse
-    )  # how far apart neighbouring pixels are read, at the centre
+    # The pyramid level follows the distance between sampled pixels at the centre.
+    middle = transform_frames(np.array([[[1, 0, width / 2], [0, 1, height / 2]]], np.float32), inverse)
     spacing = torch.tensor([float(np.linalg.norm(middle[0, :, :2], 2))])
     return average_samples(pyramid.sample(torch.from_numpy(points).float()[None], spacing))
 
 
 def relight(values: torch.Tensor, light: torch.Generator) -> Grey:
-    """A picture of (1, H, W) grey values under another light, as hard as `LIGHT` is: (H, W)."""
-    return np.asarray(to_bytes(disturb_light(values, LIGHT, light))[0].numpy())
+    """Change the light of (1, H, W) grey values at random, as strongly as `LIGHT`; return an (H, W) uint8 image."""
+    return np.asarray(to_bytes(jitter_light(values, LIGHT, light))[0].numpy())

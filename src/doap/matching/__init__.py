@@ -1,1 +1,1 @@
-"""From two sets of descriptors to matches, and from matches to geometry."""
+"""Exact nearest-neighbour matching of descriptors."""
