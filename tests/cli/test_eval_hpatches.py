@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from doap.evaluation.harness.result import read_result
+from support.captured_figures import is_drawn_from
+from support.command_line import Doap
 from support.small_official_sets import make_hpatches
 
 
@@ -15,28 +17,28 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_hpatches(tmp_path / "hpatches", patches=5)
 
 
-def test_all_tasks_tables_and_files(doap, data: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_all_tasks_tables_and_files(doap: Doap, data: Path, tmp_path: Path) -> None:
     outputs = ("--json", "hp.json", "--csv", "hp.csv", "--figure", "hp.png", "--export", "descriptors")
-    status, shown, _ = doap("eval", "hpatches", "--data", data, "--models", "sift", "doap-demo-256b", *outputs)
+    status, shown, _ = doap("eval", "hpatches", "sift", "doap-demo-256b", "--data", data, *outputs)
     assert status == 0
-    for word in ("Verification", "Matching", "Retrieval", "official", "fair", "doap-demo-256b", "seed 0"):
+    for word in ("Verification", "Matching", "Retrieval", "official", "tie-aware", "doap-demo-256b", "seed 0"):
         assert word in shown
     result = read_result(tmp_path / "hp.json")
     assert [about["name"] for about in result.methods] == ["sift", "doap-demo-256b"]
     with (tmp_path / "hp.csv").open() as lines:
         assert len(list(csv.DictReader(lines))) == len(result.scores)
-    assert (tmp_path / "hp.png").stat().st_size > 10_000
+    assert is_drawn_from(tmp_path / "hp.png", tmp_path / "hp.json")
 
     read = [tmp_path / "descriptors" / name for name in ("sift", "doap-demo-256b")]
-    again = ("--descriptors", *read, "--json", "again.json")
+    again = ("--descriptors", read[0], "--descriptors", read[1], "--json", "again.json")
     assert doap("eval", "hpatches", "--data", data, *again)[0] == 0
     for old, new in zip(result.scores, read_result(tmp_path / "again.json").scores, strict=True):
         assert new == {**old, "value": pytest.approx(old["value"], abs=1e-9)}
 
 
-def test_one_sequence_one_task(doap, data: Path) -> None:  # type: ignore[no-untyped-def]
-    call = ("eval", "hpatches", "--data", data / "i_one", "--models", "sift")
-    status, shown, _ = doap(*call, "--tasks", "matching", "retrieval")
+def test_one_sequence_one_task(doap: Doap, data: Path) -> None:
+    call = ("eval", "hpatches", "sift", "--data", data / "i_one")
+    status, shown, _ = doap(*call, "--tasks", "matching", "--tasks", "retrieval")
     assert status == 0
     assert "left out: retrieval: needs distractors of other sequences" in shown
     assert "Verification" not in shown
@@ -53,11 +55,9 @@ def test_one_sequence_one_task(doap, data: Path) -> None:  # type: ignore[no-unt
         (("--export", "."), "sift: exists already"),
     ],
 )
-def test_faults_are_told_in_one_line(
-    doap, data: Path, arguments: tuple[str, ...], message: str, tmp_path: Path
-) -> None:  # type: ignore[no-untyped-def]
+def test_errors_are_one_line(doap: Doap, data: Path, arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "sift").mkdir()
-    status, _, complaint = doap("eval", "hpatches", "--data", data, "--models", "sift", *arguments)
+    status, _, complaint = doap("eval", "hpatches", "sift", "--data", data, *arguments)
     assert status == 1
     assert message in complaint
     assert complaint.count("\n") == 1

@@ -2,8 +2,9 @@ import json
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
+from support.captured_figures import is_drawn_from
+from support.command_line import Doap
 from support.official_formats import write_half
 
 
@@ -15,8 +16,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "rome"
 
 
-def test_both_halves_in_one_run(doap, data: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    words = ("eval", "romepatches", "--data", data, "--models", "doap-demo-128", "orb", "--device", "cpu")
+def test_both_halves_in_one_run(doap: Doap, data: Path, tmp_path: Path) -> None:
+    words = ("eval", "romepatches", "doap-demo-128", "orb", "--data", data, "--device", "cpu")
     status, shown, errors = doap(*words, "--json", "r.json", "--figure", "r.png")
     assert (status, errors) == (0, "")
     content = json.loads((tmp_path / "r.json").read_text())
@@ -26,20 +27,19 @@ def test_both_halves_in_one_run(doap, data: Path, tmp_path: Path) -> None:  # ty
     assert f"{scores['orb', 'test']['map']:.1f} ({scores['orb', 'test']['map official queries']:.1f})" in row
     assert "CKN-grad†" in shown
     assert "ties gain nothing" in shown
-    with Image.open(tmp_path / "r.png") as picture:
-        assert picture.width > 600
+    assert is_drawn_from(tmp_path / "r.png", tmp_path / "r.json")
 
 
-def test_one_half_is_a_column_of_dashes(doap, data: Path) -> None:  # type: ignore[no-untyped-def]
+def test_one_half_is_a_column_of_dashes(doap: Doap, data: Path) -> None:
     for file in data.glob("*train*"):
         file.unlink()
-    status, shown, _ = doap("eval", "romepatches", "--data", data, "--models", "orb", "--figure", "r.png")
+    status, shown, _ = doap("eval", "romepatches", "orb", "--data", data, "--figure", "r.png")
     assert status == 0
     row = next(line for line in shown.splitlines() if "│ orb" in line)
     assert [cell.strip() for cell in row.split("│")][2:4] == ["256b", "-"]
 
 
-def test_faults_are_one_line(doap, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    status, _, errors = doap("eval", "romepatches", "--data", tmp_path, "--models", "orb")
+def test_errors_are_one_line(doap: Doap, tmp_path: Path) -> None:
+    status, _, errors = doap("eval", "romepatches", "orb", "--data", tmp_path)
     assert (status, errors.count("\n")) == (1, 1)
     assert "not an official folder of RomePatches" in errors

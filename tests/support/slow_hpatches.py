@@ -1,13 +1,15 @@
-"""The arithmetic of HPatches written from its definition, one item after the other, and small sets to try it on."""
+"""The metrics of HPatches written from their definitions, one item after the other, and small sets for them."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from doap.datasets.official.hpatches import STRIPS
 from doap.datasets.sets.patch_set import PatchSet
+from doap.types import Descriptors
 
 KINDS = ("bits", "few levels", "vectors")
 ROWS = {"i_dome": 9, "i_moon": 4, "v_there": 7, "v_wall": 12}
@@ -23,7 +25,7 @@ def small_set(rows: dict[str, int] | None = None, seed: int = 0) -> PatchSet:
     return PatchSet([pixels], groups, sequences, sequence_names=list(counts))
 
 
-def some_codes(kind: str, count: int, seed: int = 0) -> np.ndarray:
+def some_codes(kind: str, count: int, seed: int = 0) -> Descriptors:
     """Descriptors with many ties: codes of 8 bits, vectors of few levels, and unit vectors of which many are equal."""
     random = np.random.default_rng(seed)
     if kind == "bits":
@@ -35,15 +37,16 @@ def some_codes(kind: str, count: int, seed: int = 0) -> np.ndarray:
     return vectors[random.integers(0, len(vectors), count)]
 
 
-def distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """All with all: Hamming distances of packed bits, else Euclidean ones, by scipy."""
+def distances(first: Descriptors, second: Descriptors) -> NDArray[np.float64]:
+    """Distances of all pairs by scipy: Hamming for packed bits, else Euclidean."""
     if first.dtype == np.uint8:
         first, second = (np.unpackbits(each, axis=1).astype(np.float64) for each in (first, second))
-    return cdist(first, second)
+    table: NDArray[np.float64] = cdist(first, second)
+    return table
 
 
 def places(patches: PatchSet) -> dict[tuple[str, str, int], int]:
-    """Where each patch is, by sequence, strip and row, counted one by one."""
+    """Index of each patch by sequence, strip and row, counted one by one."""
     names, counts = patches.sequence_names, np.bincount(patches.sequences) // len(STRIPS)
     every = (
         (name, strip, row) for name, rows in zip(names, counts, strict=True) for strip in STRIPS for row in range(rows)
@@ -51,9 +54,9 @@ def places(patches: PatchSet) -> dict[tuple[str, str, int], int]:
     return {place: index for index, place in enumerate(every)}
 
 
-def in_order(far: Sequence[float], right: Sequence[bool]) -> list[bool]:
-    """The verdicts by distance, equal ones as given: Python's sort is stable."""
-    return [bool(right[item]) for item in sorted(range(len(far)), key=lambda item: far[item])]
+def in_order(far: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
+    """Labels by distance, equal ones in the given order: Python's sort is stable."""
+    return [bool(relevant[item]) for item in sorted(range(len(far)), key=lambda item: far[item])]
 
 
 def trapezoid(points: list[tuple[float, float]]) -> float:
@@ -61,21 +64,21 @@ def trapezoid(points: list[tuple[float, float]]) -> float:
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
 
 
-def slow_precision(far: Sequence[float], right: Sequence[bool], positives: int | None = None) -> float:
+def slow_precision(far: Sequence[float], relevant: Sequence[bool], positives: int | None = None) -> float:
     """The area under (recall, precision), from (0, 1)."""
-    total = sum(map(bool, right)) if positives is None else positives
+    total = sum(map(bool, relevant)) if positives is None else positives
     points, found = [(0.0, 1.0)], 0
-    for rank, verdict in enumerate(in_order(far, right), 1):
-        found += verdict
+    for rank, label in enumerate(in_order(far, relevant), 1):
+        found += label
         points.append((found / total, found / rank))
     return trapezoid(points)
 
 
-def slow_roc(far: Sequence[float], right: Sequence[bool]) -> float:
+def slow_roc(far: Sequence[float], relevant: Sequence[bool]) -> float:
     """The area under (false positives, true positives)."""
-    positives = sum(map(bool, right))
+    positives = sum(map(bool, relevant))
     points, found = [(0.0, 0.0)], 0
-    for rank, verdict in enumerate(in_order(far, right), 1):
-        found += verdict
-        points.append(((rank - found) / (len(right) - positives), found / positives))
+    for rank, label in enumerate(in_order(far, relevant), 1):
+        found += label
+        points.append(((rank - found) / (len(relevant) - positives), found / positives))
     return trapezoid(points)

@@ -1,98 +1,125 @@
-"""What the benchmarks' verbs share: options, models given one after another, and writing what came out."""
+"""Options of the benchmark commands, and the function that runs any benchmark."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table as RichTable
 from typer.core import TyperCommand
 
-import doap
-from doap.cli.console import choose_device, say, tables
-from doap.evaluation.harness.cache import DescriptorCache
-from doap.evaluation.harness.methods import Method, open_methods
-from doap.evaluation.harness.result import Result
-from doap.evaluation.harness.table import Table
-from doap.files import check_figure_format
+from doap.cli.console import choose_device, say, step_bar, tables
+from doap.errors import DoapError
+
+if TYPE_CHECKING:
+    from doap.evaluation.harness.benchmark import Benchmark
+    from doap.evaluation.harness.methods import Method
+    from doap.evaluation.harness.table import Table
 
 DEFAULT_BASELINES = ("sift", "rootsift")
 
 Models = Annotated[
     list[str] | None,
-    typer.Option(
-        "--models",
-        metavar="A B C …",
-        help="Shipped models, paths of weights, and peers (docs/peers.md). The shipped ones and SIFT by default.",
+    typer.Argument(
+        metavar="[MODEL]...",
+        show_default=False,
+        help="Shipped models, paths of weights, or baselines such as sift. By default the shipped models, SIFT and "
+        "RootSIFT.",
     ),
 ]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the configuration and all figures here.")]
-CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write all figures as a table here.")]
-FigureFile = Annotated[Path | None, typer.Option("--figure", help="Draw the result here.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write settings and all scores to this file.")]
+CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write all scores to this file, as a table.")]
+FigureFile = Annotated[Path | None, typer.Option("--figure", help="Draw the result to this file.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
-NoCache = Annotated[bool, typer.Option("--fresh", help="Describe anew what is remembered from earlier runs.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore cached descriptors and describe again.")]
+
+REMOVED = {
+    "--models": "give the models as arguments, doap eval {benchmark} doap-128 sift --data …",
+    "--fresh": "use --no-cache",
+    "--pictures": "use --drawings",
+}
+"""Options of version 0.1, and what to use instead."""
 
 
-class ManyValues(TyperCommand):
-    """A command whose repeatable options take several values at once: --models A B C."""
+class BenchmarkCommand(TyperCommand):
+    """A command that says what replaces a removed option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat a repeatable option's name before each of the values that follow it."""
-        several = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
-        spread: list[str] = []
-        option = None  # whose values are being read
-        for place, word in enumerate(args):
-            if word.startswith("-"):
-                option = word if word in several else None
-                spread.append(word)
-            elif option and args[place - 1] != option:
-                spread += [option, word]
-            else:
-                spread.append(word)
-        return super().parse_args(ctx, spread)
+        """Refuse removed options, then parse as usual."""
+        for argument in args:
+            option = argument.partition("=")[0]
+            if option in REMOVED:
+                replacement = REMOVED[option].format(benchmark=ctx.info_name)
+                raise DoapError(f"{option} was removed: {replacement}")
+        return super().parse_args(ctx, args)
 
 
-def methods_from(
-    models: Sequence[str] | None, device: str | None, fresh: bool, extent: float | None = None, detector: str = ""
-) -> list[Method]:
-    """What `--models`, `--device` and `--fresh` ask for, and `--extent` and `--detector` where images are matched."""
-    given = list(models or [*doap.list_models(), *DEFAULT_BASELINES])
-    return open_methods(given, choose_device(device), extent, DescriptorCache(fresh=fresh), detector)
+@dataclass(frozen=True)
+class Outputs:
+    """Files to write a result to; None writes nothing.
+
+    Raises:
+        DoapError: If a figure cannot be written in the format of its name; before any work is done.
+    """
+
+    json: Path | None
+    csv: Path | None
+    figure: Path | None
+
+    def __post_init__(self) -> None:
+        from doap.files import check_figure_format
+
+        if self.figure:
+            check_figure_format(self.figure)
 
 
-def check_outputs(figure: Path | None) -> None:
-    """Refuse a figure's name that cannot be written, before the work is done."""
-    if figure:
-        check_figure_format(figure)
+def open_models(
+    models: Sequence[str] | None,
+    device: str | None,
+    no_cache: bool,
+    extent: float | None = None,
+    detector: str = "",
+) -> "list[Method]":
+    """Open the methods that the options request; see `open_methods`."""
+    from doap.evaluation.harness.cache import DescriptorCache
+    from doap.evaluation.harness.methods import open_methods
+    from doap.networks.registry import list_models
+
+    specs = list(models or [*list_models(), *DEFAULT_BASELINES])
+    return open_methods(specs, choose_device(device), extent, DescriptorCache(overwrite=no_cache), detector)
 
 
-def write_outputs(
-    result: Result,
-    json_file: Path | None,
-    csv_file: Path | None,
-    figure: Path | None,
-    draw: Callable[[Result, Path], None],
-) -> None:
-    """Write what was asked for, and say where it is."""
-    if json_file:
-        result.write_json(json_file)
-        say(f"written to {json_file}")
-    if csv_file:
-        result.write_csv(csv_file)
-        say(f"written to {csv_file}")
-    if figure:
-        draw(result, figure)
-        say(f"drawn in {figure}")
+def run_benchmark(benchmark: "Benchmark", methods: "Sequence[Method]", outputs: Outputs) -> None:
+    """Run a benchmark: show progress, print its tables, and write the requested files."""
+    with step_bar() as progress:
+        result = benchmark.evaluate(methods, progress)
+    for table in benchmark.tables(result):
+        print_table(table)
+    if "rule" in result.settings:
+        say(str(result.settings["rule"]))
+    for line in result.settings.get("left out", ()):
+        say(f"left out: {line}", style="yellow")
+    if outputs.json:
+        result.write_json(outputs.json)
+        say(f"written to {outputs.json}")
+    if outputs.csv:
+        result.write_csv(outputs.csv)
+        say(f"written to {outputs.csv}")
+    if outputs.figure:
+        benchmark.draw(result, outputs.figure)
+        say(f"drawn in {outputs.figure}")
 
 
-def show_table(table: Table) -> None:
-    """Print a table and its note; quoted rows are marked, and their sources named."""
-    shown = RichTable(title=table.title or None, title_justify="left", header_style="bold")
-    for place, column in enumerate(table.columns):
-        shown.add_column(column, justify="left" if place < table.words else "right")
+def print_table(table: "Table") -> None:
+    """Print a table, its note, and the sources of its quoted rows, which are marked."""
+    from rich.table import Table as RichTable
+
+    rich_table = RichTable(title=table.title or None, title_justify="left", header_style="bold")
+    for index, column in enumerate(table.columns):
+        rich_table.add_column(column, justify="left" if index < table.text_columns else "right")
     for row in table.rows:
-        shown.add_row(f"{row.cells[0]}†" if row.quoted else row.cells[0], *row.cells[1:])
-    tables.print(shown)
+        rich_table.add_row(f"{row.cells[0]}†" if row.quoted else row.cells[0], *row.cells[1:])
+    tables.print(rich_table)
     if table.note:
         say(table.note)
     if table.sources:

@@ -1,12 +1,10 @@
 """`doap eval phototour`."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from doap.cli.console import counting_bar, say
 from doap.cli.eval_options import (
     CsvFile,
     Device,
@@ -14,46 +12,32 @@ from doap.cli.eval_options import (
     JsonFile,
     Models,
     NoCache,
-    check_outputs,
-    methods_from,
-    show_table,
-    write_outputs,
+    Outputs,
+    open_models,
+    run_benchmark,
 )
-from doap.evaluation.phototour.benchmark import RULE, evaluate, find_scenes, open_test
-from doap.evaluation.phototour.figure import draw_phototour
-from doap.evaluation.phototour.tables import phototour_table
 
 EXAMPLE = (
-    "Example: doap eval phototour --data data --models runs/doap-liberty/weights.safetensors "
-    "runs/doap-notredame/weights.safetensors sift --json phototour.json"
+    "Example: doap eval phototour runs/doap-liberty/weights.safetensors runs/doap-notredame/weights.safetensors sift "
+    "--data data --json phototour.json"
 )
 
 
 def phototour(
-    data: Annotated[Path, typer.Option(metavar="DIR", help="An official folder, or one that holds several.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Official folder of a scene, or a folder of several.")],
     models: Models = None,
     json_file: JsonFile = None,
     csv_file: CsvFile = None,
     figure: FigureFile = None,
     device: Device = None,
-    fresh: NoCache = False,
+    no_cache: NoCache = False,
 ) -> None:
-    """Tell matching pairs of patches from others on UBC Phototour: FPR95 on the official pairs, the paper's Table 1.
+    """Patch verification on UBC Phototour: FPR95 on the official pairs, Table 1 of the paper.
 
-    A model is not tested on the scene that it was trained on, by its card or by the end of its name. Models whose
-    names differ in the scene alone (doap-liberty, doap-notredame) are one row.
+    A model is not tested on the scene that it was trained on, according to its card or the end of its name. Models
+    whose names differ only in the scene (doap-liberty, doap-notredame) are one row.
     """
-    check_outputs(figure)
-    scenes = find_scenes(data)
-    methods = methods_from(models, device, fresh)
-    with counting_bar() as bar:
-        task = bar.add_task("", total=None)
+    from doap.evaluation.phototour.benchmark import Phototour
 
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(task, description=doing, completed=done, total=total)
-
-        tests = {scene: open_test(folder, partial(show, f"converting {scene}")) for scene, folder in scenes.items()}
-        result = evaluate(tests, methods, str(data), show)
-    show_table(phototour_table(result))
-    say(RULE)
-    write_outputs(result, json_file, csv_file, figure, draw_phototour)
+    outputs = Outputs(json_file, csv_file, figure)
+    run_benchmark(Phototour(data), open_models(models, device, no_cache), outputs)

@@ -1,12 +1,11 @@
 """`doap eval romepatches`."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, counting_bar, say
+from doap.cli.console import choose_device
 from doap.cli.eval_options import (
     CsvFile,
     Device,
@@ -14,44 +13,29 @@ from doap.cli.eval_options import (
     JsonFile,
     Models,
     NoCache,
-    check_outputs,
-    methods_from,
-    show_table,
-    write_outputs,
+    Outputs,
+    open_models,
+    run_benchmark,
 )
-from doap.evaluation.romepatches.benchmark import RULE, evaluate, open_halves
-from doap.evaluation.romepatches.figure import draw_romepatches
-from doap.evaluation.romepatches.tables import romepatches_table
-from doap.networks.registry import DEFAULT_MODEL
+from doap.networks import DEFAULT_MODEL
 
-EXAMPLE = (
-    f"Example: doap eval romepatches --data data/romepatches --models {DEFAULT_MODEL} sift --json romepatches.json"
-)
+EXAMPLE = f"Example: doap eval romepatches {DEFAULT_MODEL} sift --data data/romepatches --json romepatches.json"
 
 
 def romepatches(
-    data: Annotated[Path, typer.Option(metavar="DIR", help="The official folder, with its .mat files.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Official folder, with its .mat files.")],
     models: Models = None,
     json_file: JsonFile = None,
     csv_file: CsvFile = None,
     figure: FigureFile = None,
     device: Device = None,
-    fresh: NoCache = False,
+    no_cache: NoCache = False,
 ) -> None:
-    """Find the other patches of the same point in RomePatches: retrieval mAP on both halves, the paper's Table 2.
+    """Patch retrieval on RomePatches: mAP on both halves, Table 2 of the paper.
 
     Every patch is a query that ranks all others of its half.
     """
-    check_outputs(figure)
-    methods = methods_from(models, device, fresh)
-    with counting_bar() as bar:
-        task = bar.add_task("", total=None)
+    from doap.evaluation.romepatches.benchmark import RomePatches
 
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(task, description=doing, completed=done, total=total)
-
-        patches = open_halves(data, partial(show, "converting"))
-        result = evaluate(patches, methods, str(data), choose_device(device), show)
-    show_table(romepatches_table(result))
-    say(RULE)
-    write_outputs(result, json_file, csv_file, figure, draw_romepatches)
+    outputs = Outputs(json_file, csv_file, figure)
+    run_benchmark(RomePatches(data, choose_device(device)), open_models(models, device, no_cache), outputs)

@@ -4,30 +4,31 @@ from typing import Annotated
 
 import typer
 
-import doap
 from doap.cli.console import say
-from doap.cli.eval_options import show_table
-from doap.evaluation.harness.cards import card_facts, models_table
-from doap.networks.registry import DEFAULT_MODEL, find_card, load
+from doap.cli.eval_options import print_table
+from doap.networks import DEFAULT_MODEL
 
 EXAMPLE = f"Example: doap models {DEFAULT_MODEL}"
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A model, or the path of its weights.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Model, or path of its weights.")] = None,
 ) -> None:
-    """List the models that ship with doap, or print the whole card of one.
+    """List the models that ship with doap, or print the card of one.
 
-    The extent is half a patch's side in units of its frame's scale: where a detector is named, the best for it, which
-    is used unless another is asked for; the last is that of the training.
+    The extent is half a patch's side in units of its frame's scale. An extent named with a detector is the best for
+    that detector, and used by default; the last is that of the training, used for all other detectors.
     """
+    from doap.evaluation.harness.cards import card_facts, models_table
+    from doap.networks.registry import find_card, list_models, load
+
     if name is None:
-        show_table(models_table(doap.list_models()))
+        print_table(models_table(list_models()))
     elif card := find_card(name):
         say(card.name, style="bold")
         for heading, lines in card_facts(name).items():
             for number, line in enumerate(lines):
                 say(f"  {'' if number else heading:<12}{line}")
     else:
-        model = load(name)  # refuses weights that are nobody's
-        say(f"{name}: a peer, which has no card ({model.kind}, {model.bytes} bytes, extent {model.extent:g})")
+        model = load(name)  # raises for unknown weights
+        say(f"{name}: a baseline without a card ({model.kind}, {model.bytes} bytes, extent {model.extent:g})")

@@ -1,32 +1,32 @@
-"""The options that the verbs which match real images share."""
+"""Options of the commands that match real images."""
 
 from typing import Annotated
 
 import typer
 
 from doap.errors import DoapError
-from doap.images.detectors import DETECTORS
+from doap.types import DETECTOR_NAMES
 
-Detector = Annotated[str, typer.Option(metavar="NAME", help=f"What finds the keypoints: {', '.join(DETECTORS)}.")]
+Detector = Annotated[str, typer.Option(metavar="NAME", help=f"Keypoint detector: {', '.join(DETECTOR_NAMES)}.")]
 Extent = Annotated[
     str,
     typer.Option(
         metavar="FACTOR|own",
-        help="Half a patch's side in units of the keypoint's scale, the same for all descriptors; "
-        "own: each at its own, SIFT in the image.",
+        help="Half a patch's side in units of the keypoint's scale, the same for all descriptors. "
+        "own: each descriptor uses its own, and SIFT is computed in the image.",
     ),
 ]
-Keypoints = Annotated[int, typer.Option(min=1, help="Strongest keypoints of each image.")]
+Keypoints = Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")]
 
 
 def check_detector(name: str) -> None:
-    """Refuse a detector that does not exist."""
-    if name not in DETECTORS:
-        raise DoapError(f"--detector: {name} is none of {', '.join(DETECTORS)}")
+    """Raise DoapError if there is no detector of this name."""
+    if name not in DETECTOR_NAMES:
+        raise DoapError(f"--detector: {name} is none of {', '.join(DETECTOR_NAMES)}")
 
 
-def extent_from(text: str) -> float | None:
-    """What `--extent` asks for; None is each descriptor's own."""
+def parse_extent(text: str) -> float | None:
+    """Return the value of `--extent`; None is each descriptor's own."""
     if text == "own":
         return None
     try:
@@ -34,5 +34,5 @@ def extent_from(text: str) -> float | None:
     except ValueError:
         extent = 0.0
     if not 0 < extent <= 1000:
-        raise DoapError(f"--extent: a factor over 0, or own; not {text}")
+        raise DoapError(f"--extent: must be a factor over 0, or own; not {text}")
     return extent

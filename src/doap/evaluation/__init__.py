@@ -1,1 +1,1 @@
-"""Benchmarks: images or patches, a descriptor and a metric give a table."""
+"""Benchmarks of descriptors; each takes methods and returns a `Result`."""

@@ -1,34 +1,38 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from doap import DoapError, PatchSet
 from doap.datasets.sets.frame_set import FrameSet, encode
-from doap.evaluation.alignment.benchmark import MOST_GROUPS, Alignment, align
+from doap.evaluation.alignment.benchmark import MAX_GROUPS, Alignment, Pixels, align, transformer_of
 from doap.evaluation.alignment.figure import draw_alignment
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
-from doap.networks.architecture import Architecture, build
+from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor, to_input
-from doap.networks.spatial_transformer import Transformed
+from doap.networks.spatial_transformer import TransformedNetwork
+from doap.types import Grey
+from support.captured_figures import capture_figures
 
 
 @pytest.fixture
 def model() -> Descriptor:
     """One that zooms every patch out and moves it, to a place that is its own."""
-    network = build(Architecture(dimensions=8, width=4, transformer=True))
-    assert isinstance(network, Transformed)
+    network = build_network(Architecture(dimensions=8, width=4, transformer=True))
+    assert isinstance(network, TransformedNetwork)
     with torch.no_grad():
-        torch.nn.init.normal_(network.transformer.prediction.weight, std=0.02)
-        network.transformer.prediction.bias += torch.tensor([1.0, 0, 0, 0, 1, 0])
+        prediction = network.transformer.prediction
+        torch.nn.init.normal_(prediction.weight, std=0.02)
+        assert prediction.bias is not None
+        prediction.bias += torch.tensor([1.0, 0, 0, 0, 1, 0])
     return Descriptor(network, "real", 12.0, "zooming").eval()
 
 
 @pytest.fixture
-def patch_set(photo: np.ndarray) -> PatchSet:
+def patch_set(photo: Grey) -> PatchSet:
     """Groups of 1 to 20 patches: each the same patch, later ones with more noise."""
     plain = extract_patches(photo, detect_dog(photo, 60), 50, 12.0)
     sizes = np.arange(60) % 20 + 1
@@ -40,10 +44,10 @@ def patch_set(photo: np.ndarray) -> PatchSet:
     return PatchSet([pixels], groups[order] + 100, groups[order] % 2, sequence_names=["even", "odd"])
 
 
-def in_numpy(groups: list[np.ndarray]) -> tuple[float, float]:
+def in_numpy(groups: list[Pixels]) -> tuple[float, float]:
     """Mean correlation within and between groups."""
     patches = np.concatenate(groups).astype(np.float64)
-    correlations = np.corrcoef(patches.reshape(len(patches), -1))
+    correlations = np.asarray(np.corrcoef(patches.reshape(len(patches), -1)))
     labels = np.repeat(np.arange(len(groups)), list(map(len, groups)))
     same = labels[:, None] == labels
     pairs = [correlations[np.ix_(labels == g, labels == g)] for g in range(len(groups))]
@@ -53,12 +57,12 @@ def in_numpy(groups: list[np.ndarray]) -> tuple[float, float]:
 
 def test_groups_are_aligned_by_the_models_transformer(model: Descriptor, patch_set: PatchSet) -> None:
     found = align(model, patch_set)
-    transformer = model.network.transformer
+    transformer = transformer_of(model)
     for group in found.groups[:5]:
         here = np.flatnonzero(patch_set.groups == group.number)
         read = to_input(torch.from_numpy(patch_set.take(here)), 42)[:, 0].round().clamp(0, 255)
-        known = {patch.numpy().astype(np.uint8).tobytes() for patch in read}
-        assert {patch.tobytes() for patch in group.originals} <= known
+        inputs = {patch.numpy().astype(np.uint8).tobytes() for patch in read}
+        assert {patch.tobytes() for patch in group.originals} <= inputs
         assert group.sequence == ("even", "odd")[group.number % 2]
         with torch.no_grad():
             aligned = transformer(torch.from_numpy(group.originals)[:, None].float())[:, 0]
@@ -89,36 +93,36 @@ def test_agreement_is_the_mean_correlation(model: Descriptor, patch_set: PatchSe
 
 
 def test_a_transformer_at_its_start_changes_nothing(patch_set: PatchSet) -> None:
-    fresh = Descriptor(build(Architecture(dimensions=8, width=2, transformer=True)), "real", 12.0, "new").eval()
+    fresh = Descriptor(build_network(Architecture(dimensions=8, width=2, transformer=True)), "real", 12.0, "new").eval()
     found = align(fresh, patch_set)
     for after in (found.after, found.after_zeros):
         assert (after.within, after.between) == pytest.approx((found.before.within, found.before.between), abs=1e-6)
     assert found.before.within > 0.8 > found.before.between
 
 
-def test_alignment_that_undoes_a_shift_raises_agreement(photo: np.ndarray) -> None:
+def test_alignment_that_undoes_a_shift_raises_agreement(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each group one patch is cut to the left of the point and one to the right, and the model knows it."""
     plain = extract_patches(photo, detect_dog(photo, 20), 60, 12.0)
     shifted = np.stack([plain[:, 9:51, 4:46], plain[:, 9:51, 14:56]], 1).reshape(40, 42, 42)
     patches = PatchSet([shifted], np.arange(40) // 2)
-    network = build(Architecture(dimensions=8, width=2, transformer=True))
-    assert isinstance(network, Transformed)
+    network = build_network(Architecture(dimensions=8, width=2, transformer=True))
+    assert isinstance(network, TransformedNetwork)
     model = Descriptor(network, "real", 12.0, "shifting").eval()
     signs = torch.tensor([1.0, -1.0]) * 10 / 42  # half of 10 pixels, in half-sides
 
-    def undo(given: torch.Tensor) -> torch.Tensor:
-        transforms = torch.eye(2, 3).repeat(len(given), 1, 1)
+    def undo(patches: torch.Tensor) -> torch.Tensor:
+        transforms = torch.eye(2, 3).repeat(len(patches), 1, 1)
         transforms[:, 0, 2] = signs
         return transforms
 
-    network.transformer.transforms = undo  # type: ignore[method-assign]
+    monkeypatch.setattr(network.transformer, "predict_transforms", undo)
     found = align(model, patches)
     assert found.after.within > found.before.within + 0.1
     assert found.after.within > 0.9
 
 
 @pytest.fixture
-def frames(photo: np.ndarray) -> FrameSet:
+def frames(photo: Grey) -> FrameSet:
     found = detect_dog(photo, 60)
     ids = np.arange(60)
     zeros = np.zeros(60, np.int64)
@@ -126,12 +130,12 @@ def frames(photo: np.ndarray) -> FrameSet:
 
 
 def test_frames_are_cut_as_jittered_views(model: Descriptor, frames: FrameSet) -> None:
-    told: list[tuple[str, int, int]] = []
-    first = align(model, frames, 1, lambda *what: told.append(what))
+    steps: list[tuple[str, int, int | None]] = []
+    first = align(model, frames, 1, lambda *step: steps.append(step))
     again, other = align(model, frames, 1), align(model, frames, 2)
-    assert len(first.groups) == 20 <= MOST_GROUPS
+    assert len(first.groups) == 20 <= MAX_GROUPS
     assert all(group.originals.shape == (16, 42, 42) for group in first.groups)
-    assert told == [("decoding photos", 1, 1), *(("aligning groups", n, 20) for n in range(1, 21))]
+    assert steps == [("decoding photos", 1, 1), *(("aligning groups", n, 20) for n in range(1, 21))]
     assert same(first, again)
     assert not same(first, other)
 
@@ -146,7 +150,7 @@ def same(first: Alignment, second: Alignment) -> bool:
 def test_models_without_a_transformer_and_sets_without_groups_are_refused(
     model: Descriptor, patch_set: PatchSet
 ) -> None:
-    plain = Descriptor(build(Architecture(dimensions=8, width=2)), "real", 12.0, "plain")
+    plain = Descriptor(build_network(Architecture(dimensions=8, width=2)), "real", 12.0, "plain")
     with pytest.raises(DoapError, match="plain: has no Spatial Transformer"):
         align(plain, patch_set)
     singles = PatchSet([np.zeros((3, 42, 42), np.uint8)], [0, 1, 2])
@@ -155,11 +159,32 @@ def test_models_without_a_transformer_and_sets_without_groups_are_refused(
 
 
 @pytest.mark.parametrize("columns", [1, 4])
-def test_the_figure_shows_every_patch(model: Descriptor, patch_set: PatchSet, columns: int, tmp_path: Path) -> None:
+def test_the_figure_shows_every_patch(
+    model: Descriptor, patch_set: PatchSet, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     groups = align(model, patch_set).groups[:columns]
+    figures = capture_figures(monkeypatch, "doap.evaluation.alignment.figure")
     draw_alignment(groups, tmp_path / "figure.png")
-    with Image.open(tmp_path / "figure.png") as picture:
-        assert picture.width > columns * 300
-        assert picture.height == 1068
+    sheets = [np.asarray(axes.images[0].get_array()) for axes in figures[0].axes]
+    assert len(sheets) == 3 * columns
+    for number, group in enumerate(groups):
+        for sheet, patches in zip(
+            sheets[3 * number :], (group.originals, group.aligned, group.aligned_zeros), strict=False
+        ):
+            shown = {window.tobytes() for window in windows(sheet, patches.shape[1])}
+            assert {patch.tobytes() for patch in patches} <= shown
+    texts = [text.get_text() for text in figures[0].texts]
+    assert [f"group {group.number}, {len(group.originals)} patches" in texts for group in groups] == [True] * columns
+
+
+def windows(sheet: Pixels, side: int) -> Iterator[Pixels]:
+    """Yield the cells of a sheet of patches, which are separated by a line."""
+    step = side + max(1, side // 16)
+    for top in range(0, len(sheet), step):
+        for left in range(0, len(sheet), step):
+            yield np.ascontiguousarray(sheet[top : top + side, left : left + side])
+
+
+def test_a_figure_in_an_unknown_format_is_refused(model: Descriptor, patch_set: PatchSet, tmp_path: Path) -> None:
     with pytest.raises(DoapError, match="figures are written as"):
-        draw_alignment(groups, tmp_path / "figure.doc")
+        draw_alignment(align(model, patch_set).groups[:1], tmp_path / "figure.doc")

@@ -4,9 +4,10 @@ import pytest
 
 from doap import load
 from doap.evaluation.harness.cards import card_facts, models_table
-from doap.networks.architecture import Architecture, build
+from doap.networks.architecture import Architecture, build_network
+from doap.networks.card import DataSource, Origin
 from doap.networks.descriptor import Descriptor
-from doap.networks.registry import DataSource, Origin, save
+from doap.networks.registry import save
 
 ORIGIN = Origin(
     licence="CC0",
@@ -21,7 +22,7 @@ ORIGIN = Origin(
 @pytest.fixture
 def small(tmp_path: Path) -> str:
     architecture = Architecture(dimensions=16, width=2, transformer=True)
-    model = Descriptor(build(architecture), "binary", 12.0, "small-16b", {"dog": 8.5, "harris-affine": 6.0})
+    model = Descriptor(build_network(architecture), "binary", 12.0, "small-16b", {"dog": 8.5, "harris-affine": 6.0})
     save(model, tmp_path / "small.safetensors", architecture, ORIGIN)
     return str(tmp_path / "small.safetensors")
 
@@ -45,7 +46,7 @@ def _is_statistic(name: str) -> bool:
 
 def test_all_that_the_card_knows_is_said(small: str) -> None:
     facts = card_facts(small)
-    assert facts["kind"] == ["binary, 16 bits, 2 bytes a descriptor"]
+    assert facts["kind"] == ["binary, 16 bits, 2 bytes per descriptor"]
     assert "l2net of width 2, with a Spatial Transformer" in facts["network"][0]
     assert facts["photos"] == ["1,200 of github:a/b: no licence stated"]
     assert facts["recipe"] == ["epochs=3 objective=ap bins=null"]

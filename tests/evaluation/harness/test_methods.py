@@ -1,4 +1,4 @@
-"""What is compared: described once, and the same from the cache as without it."""
+"""Methods: patches are described once, and the cache returns the same descriptors."""
 
 import os
 from pathlib import Path
@@ -15,12 +15,13 @@ from doap.evaluation.harness.methods import Selection, open_methods
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
 from doap.networks.baselines.sift import describe_sift
-from doap.networks.descriptor import describe
-from doap.networks.fast import fastest
+from doap.networks.descriptor import describe_patches
+from doap.networks.inference import InferenceNetwork, optimize_for_inference
+from doap.types import Descriptors, Grey
 from support.small_models import with_extents
 
 MODELS = ("doap-demo-128", "doap-demo-256b", "rootsift")
-IMAGE = skimage.data.camera()
+IMAGE: Grey = skimage.data.camera()  # type: ignore[no-untyped-call]
 FRAMES = detect_dog(IMAGE, 50)
 
 
@@ -37,15 +38,15 @@ def cache(tmp_path: Path) -> DescriptorCache:
 
 @pytest.fixture
 def described(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many patches were described, call by call."""
+    """Numbers of described patches, one per call."""
     calls: list[int] = []
 
-    def counting(pixels: np.ndarray, model: doap.Descriptor) -> np.ndarray:
+    def counting(pixels: Descriptors, model: doap.Descriptor) -> Descriptors:
         if len(pixels):
             calls.append(len(pixels))
-        return describe(pixels, model)
+        return describe_patches(pixels, model)
 
-    monkeypatch.setattr("doap.evaluation.harness.methods.describe", counting)
+    monkeypatch.setattr("doap.evaluation.harness.methods.describe_patches", counting)
     return calls
 
 
@@ -53,16 +54,16 @@ def described(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_patches_are_described_as_by_the_model_and_once(
     name: str, patches: PatchSet, cache: DescriptorCache, described: list[int]
 ) -> None:
-    expected = describe(patches.take(np.arange(40)), fastest(doap.load(name)))
-    told: list[tuple[int, int]] = []
+    expected = describe_patches(patches.take(np.arange(40)), optimize_for_inference(doap.load(name)))
+    calls: list[tuple[int, int]] = []
     for _ in range(2):
         (method,) = open_methods([name], cache=cache)
-        found = method.describe_patches(Selection(patches), lambda done, total: told.append((done, total)))
+        found = method.describe_patches(Selection(patches), lambda done, total: calls.append((done, total)))
         np.testing.assert_array_equal(found, expected)
     assert described == [40]
-    assert told == [(40, 40)]
+    assert calls == [(40, 40)]
     assert method.bytes == found.nbytes / 40
-    assert method.about()["name"] == name
+    assert method.metadata()["name"] == name
 
 
 def test_some_patches_are_described_in_their_order(patches: PatchSet, cache: DescriptorCache) -> None:
@@ -74,11 +75,11 @@ def test_some_patches_are_described_in_their_order(patches: PatchSet, cache: Des
 
 @pytest.mark.parametrize("name", MODELS)
 def test_frames_are_described_as_by_the_model_and_once(name: str, cache: DescriptorCache, described: list[int]) -> None:
-    model = fastest(doap.load(name))
+    model = optimize_for_inference(doap.load(name))
     expected = (
         describe_sift(IMAGE, FRAMES, True)
         if name == "rootsift"
-        else describe(extract_patches(IMAGE, FRAMES, model.input_size, model.extent), model)
+        else describe_patches(extract_patches(IMAGE, FRAMES, model.input_size, model.extent), model)
     )
     for _ in range(2):
         np.testing.assert_array_equal(open_methods([name], cache=cache)[0].describe_frames(IMAGE, FRAMES), expected)
@@ -89,20 +90,20 @@ def test_at_an_extent_all_read_the_same_patch(cache: DescriptorCache, described:
     for method in open_methods(MODELS, extent=5.0, cache=cache):
         patches = extract_patches(IMAGE, FRAMES, method.model.input_size, 5.0)
         found = method.describe_frames(IMAGE, FRAMES)
-        np.testing.assert_array_equal(found, describe(patches, method.model))
+        np.testing.assert_array_equal(found, describe_patches(patches, method.model))
         assert (method.extent, method.in_image) == (5.0, False)
     assert len(described) == 3
 
 
 def test_the_own_extent_is_that_of_the_detector(tmp_path: Path, cache: DescriptorCache) -> None:
-    given = [with_extents(tmp_path / "mine.safetensors", dog=5.0)]
+    specs = [with_extents(tmp_path / "mine.safetensors", dog=5.0)]
     for detector, expected in (("dog", 5.0), ("harris", 12.0), ("", 12.0)):
-        (method,) = open_methods(given, cache=cache, detector=detector)
-        assert method.about()["extent"] == expected
+        (method,) = open_methods(specs, cache=cache, detector=detector)
+        assert method.metadata()["extent"] == expected
         patches = extract_patches(IMAGE, FRAMES, method.model.input_size, expected)
-        np.testing.assert_array_equal(method.describe_frames(IMAGE, FRAMES), describe(patches, method.model))
-    (asked,) = open_methods(given, extent=4.0, cache=cache, detector="dog")
-    assert asked.extent == 4.0
+        np.testing.assert_array_equal(method.describe_frames(IMAGE, FRAMES), describe_patches(patches, method.model))
+    (requested,) = open_methods(specs, extent=4.0, cache=cache, detector="dog")
+    assert requested.extent == 4.0
 
 
 def test_any_change_is_described_anew(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:
@@ -113,13 +114,37 @@ def test_any_change_is_described_anew(patches: PatchSet, cache: DescriptorCache,
     method.describe_patches(Selection(PatchSet([changed], groups=np.arange(40) // 2)))
     (other,) = open_methods(["doap-demo-256b"], cache=cache)
     other.describe_patches(Selection(patches))
-    (fresh,) = open_methods(MODELS[:1], cache=DescriptorCache(cache.folder, fresh=True))
-    fresh.describe_patches(Selection(patches))
+    (uncached,) = open_methods(MODELS[:1], cache=DescriptorCache(cache.folder, overwrite=True))
+    uncached.describe_patches(Selection(patches))
     (at_another_extent,) = open_methods(MODELS[:1], extent=3.0, cache=cache)
     method.describe_frames(IMAGE, FRAMES)
     at_another_extent.describe_frames(IMAGE, FRAMES)
     method.describe_frames(IMAGE, FRAMES[:-1])
     assert described == [40, 40, 40, 40, 50, 50, 49]
+
+
+def test_without_cache_each_array_is_made_once_per_run(
+    patches: PatchSet, cache: DescriptorCache, described: list[int]
+) -> None:
+    for _ in range(2):
+        (method,) = open_methods(MODELS[:1], cache=DescriptorCache(cache.folder, overwrite=True))
+        first, second = (method.describe_patches(Selection(patches)) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+    assert described == [40, 40]
+
+
+def test_keys_are_those_of_version_0_1(patches: PatchSet) -> None:
+    """Descriptors cached by earlier versions stay valid."""
+    (method,) = open_methods(["doap-demo-128"])
+    network = method.model.network
+    assert isinstance(network, InferenceNetwork)
+    weights = [part for name, value in network.state_dict().items() for part in (name, value.numpy())]
+    mode = "bfloat16" if network.in_bfloat16 else "float32"
+    assert method.key == content_key(1, "", "L2Net", "real", mode, "cpu", *weights)
+    (aligned,) = open_methods(["doap-st-128"])
+    weights = [part for name, value in aligned.model.network.state_dict().items() for part in (name, value.numpy())]
+    assert aligned.key == content_key(1, "", "Transformed", "real", mode, "cpu", *weights)
+    assert Selection(patches).key == content_key(content_key(patches.take(np.arange(40))))
 
 
 def test_a_damaged_file_is_made_again(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:
@@ -132,7 +157,7 @@ def test_a_damaged_file_is_made_again(patches: PatchSet, cache: DescriptorCache,
 
 
 def test_a_killed_run_leaves_nothing_half_made(cache: DescriptorCache) -> None:
-    def die(array: np.ndarray) -> None:
+    def die(array: Descriptors) -> None:
         array[0] = 1
         raise KeyboardInterrupt
 
@@ -144,7 +169,7 @@ def test_a_killed_run_leaves_nothing_half_made(cache: DescriptorCache) -> None:
 def test_the_longest_unused_goes_when_there_are_too_many(
     cache: DescriptorCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("doap.evaluation.harness.cache.MOST_BYTES", 2500)  # two arrays of 1,128 bytes
+    monkeypatch.setattr("doap.evaluation.harness.cache.MAX_BYTES", 2500)  # two arrays of 1,128 bytes
     for age, key in enumerate("abc"):
         cache.make(key, (10, 25), np.dtype(np.float32), lambda array: array.fill(1))
         if key != "c":
@@ -163,15 +188,15 @@ def test_models_of_one_name_are_told_apart(tmp_path: Path, cache: DescriptorCach
     shipped = Path(doap.__file__).parent / "weights"
     for suffix in (".safetensors", ".json"):
         (tmp_path / f"copy{suffix}").write_bytes((shipped / f"doap-demo-128{suffix}").read_bytes())
-    given = ["doap-demo-128", str(tmp_path / "copy.safetensors")]
-    first, second = open_methods(given, cache=cache)
-    assert [first.name, second.name] == given
+    specs = ["doap-demo-128", str(tmp_path / "copy.safetensors")]
+    first, second = open_methods(specs, cache=cache)
+    assert [first.name, second.name] == specs
     assert first.key == second.key  # the same content is not described twice
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [([], "no model"), (["sift", "sift"], "given twice"), (["x"], "no such")]
+    ("specs", "message"), [([], "no model"), (["sift", "sift"], "sift: given twice"), (["x"], "no such")]
 )
-def test_what_cannot_be_compared_is_refused(given: list[str], message: str, cache: DescriptorCache) -> None:
+def test_what_cannot_be_compared_is_refused(specs: list[str], message: str, cache: DescriptorCache) -> None:
     with pytest.raises(DoapError, match=message):
-        open_methods(given, cache=cache)
+        open_methods(specs, cache=cache)

@@ -1,4 +1,4 @@
-"""Quoted figures: each with a source, and each table's own arithmetic right, or the error named."""
+"""Quoted figures: each has a source, and the means of each table are correct or noted as wrong."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ def test_the_means_are_those_of_the_figures_or_the_row_says_otherwise() -> None:
         figures = [value for name, value in row.figures.items() if name != "mean"]
         if not figures:
             continue
-        right = abs(np.mean(figures) - row.figures["mean"]) < 0.011  # both are rounded
-        assert right != bool(row.note), row.method
+        is_correct = abs(np.mean(figures) - row.figures["mean"]) < 0.011  # both are rounded
+        assert is_correct != bool(row.note), row.method
         assert set(row.figures) - {"mean"} in (
             {f"{train}/{test}" for train, test in COMBINATIONS},
             {test for _, test in COMBINATIONS},
@@ -31,7 +31,7 @@ def test_the_means_are_those_of_the_figures_or_the_row_says_otherwise() -> None:
     assert compared == 17
 
 
-def test_a_table_has_a_column_a_figure_and_dashes() -> None:
+def test_a_table_has_one_column_per_figure_and_dashes() -> None:
     found = published_table("hpatches", 1)
     assert found.columns == ("method", "size", "verification", "matching", "retrieval")
     assert found.rows[0].cells == ("RootSIFT", "128", "-", "27.2", "42.5")

@@ -1,4 +1,4 @@
-"""What a benchmark leaves is read back as it was, and failures in a file are one line."""
+"""Results are read back as they were written, names of older files are translated, errors are one line."""
 
 import csv
 import json
@@ -8,11 +8,12 @@ import pytest
 
 import doap
 from doap.errors import DoapError
-from doap.evaluation.harness.result import Result, read_result
+from doap.evaluation.harness.result import OLD_NAMES, Result, read_result
+from doap.evaluation.image_pairs.scoring import COLUMNS
 
 RESULT = Result(
     benchmark="oxford",
-    settings={"data": "some/folder", "rule": "ties are broken fairly", "keypoints": 1000},
+    settings={"data": "some/folder", "rule": "ties have no order", "keypoints": 1000},
     methods=[{"name": "sift", "bytes": 512}],
     scores=[
         {"descriptor": "sift", "sequence": "graf, tilted", "ap": 12.5, "inliers": 7},
@@ -29,6 +30,32 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert isinstance(found.scores[1]["ap"], float)
     assert (found.doap, set(found.versions)) == (doap.__version__, {"torch", "numpy", "python"})
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["result.json"]
+
+
+def test_names_of_version_0_1_are_translated(tmp_path: Path) -> None:
+    old = {
+        "benchmark": "pairs",
+        "settings": {"left out": []},
+        "contenders": [{"name": "sift", "given": "sift", "fair": 1}],
+        "scores": [
+            {"descriptor": "sift", "rule": "fair", "value": 1.5},
+            {"descriptor": "sift", "rule": "official", "value": 2.5},
+            {"descriptor": "fair", "right within 3 px": 30.0, "geometry right": 100.0, "right neighbours": None},
+        ],
+    }
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    result = read_result(tmp_path / "old.json")
+    assert result.methods[0]["spec"] == "sift"
+    assert [score.get("rule") for score in result.scores] == ["tie-aware", "official", None]
+    assert result.scores[0] == {"descriptor": "sift", "rule": "tie-aware", "value": 1.5}
+    assert result.scores[2] == {
+        "descriptor": "fair", "correct within 3 px": 30.0, "geometry correct": 100.0, "correct neighbours": None,
+    }  # fmt: skip
+
+
+def test_every_column_of_image_pairs_that_was_renamed_is_translated() -> None:
+    renamed = {name for name in COLUMNS if name.startswith("correct within") or name == "geometry correct"}
+    assert renamed <= set(OLD_NAMES.values())
 
 
 def test_results_of_before_there_were_curves_are_read(tmp_path: Path) -> None:
@@ -60,7 +87,7 @@ def test_the_table_has_every_column_of_any_row(tmp_path: Path) -> None:
         (json.dumps(RESULT.model_dump() | {"scores": [{"ap": [1]}]}), "not the result of a benchmark"),
     ],
 )
-def test_faults_are_one_line_that_names_the_file(tmp_path: Path, content: str | None, message: str) -> None:
+def test_errors_are_one_line_that_names_the_file(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "result.json").write_text(content)
     with pytest.raises(DoapError, match=message) as error:

@@ -18,9 +18,9 @@ def test_vectors_are_read_back_exactly(tmp_path: Path) -> None:
     write_descriptors(tmp_path / "mine", PATCHES, made)
     found = CsvDescriptors(tmp_path / "mine")
     np.testing.assert_array_equal(found.describe_patches(Selection(PATCHES)), made)
-    assert found.about() == {
+    assert found.metadata() == {
         "name": "mine",
-        "given": str(tmp_path / "mine"),
+        "spec": str(tmp_path / "mine"),
         "kind": "real",
         "bytes": 96,
         "dimensions": 24,
@@ -48,7 +48,7 @@ def test_bits_are_written_as_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["1,2.5\n3,4e-1\n", "1;2.5\n3;4e-1\n", "1\t2.5\n3\t4e-1\n", " 1  2.5\n 3  0.4\n"])
 def test_separators(tmp_path: Path, text: str) -> None:
     (tmp_path / "ref.csv").write_text(text)
-    np.testing.assert_array_equal(read_descriptors(tmp_path / "ref.csv"), np.float32([[1, 2.5], [3, 0.4]]))
+    np.testing.assert_array_equal(read_descriptors(tmp_path / "ref.csv"), np.array([[1, 2.5], [3, 0.4]], np.float32))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_separators(tmp_path: Path, text: str) -> None:
         ("1,2\n3,nan\n5,6\n", "row 2 has an entry"),
     ],
 )
-def test_a_faulty_file_is_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
+def test_a_bad_file_is_named_in_one_line(tmp_path: Path, text: str | None, message: str) -> None:
     write_descriptors(tmp_path / "mine", PATCHES, some_codes("few levels", len(PATCHES)))
     file = tmp_path / "mine" / "v_b" / "t5.csv"
     file.unlink()

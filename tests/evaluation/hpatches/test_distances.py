@@ -30,7 +30,7 @@ def test_pairs_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = torch.from_numpy(some_codes("vectors", 60))
     first, second = np.random.default_rng(1).integers(0, 60, (2, 100))
     whole = pair_distances(codes, first, second)
-    monkeypatch.setattr("doap.evaluation.hpatches.distances.PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr("doap.evaluation.hpatches.distances.CHUNK_SIZE", 7)
     torch.testing.assert_close(pair_distances(codes, first, second), whole, rtol=0, atol=0)
 
 

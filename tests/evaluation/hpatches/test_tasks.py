@@ -1,29 +1,29 @@
 """Verification, matching and retrieval against loops over the definition, on descriptors with many ties."""
 
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from doap.datasets.official.hpatches import convert_hpatches
-from doap.datasets.official.hpatches_tasks import Places, sequence_blocks
+from doap.datasets.official.hpatches_tasks import sequence_blocks
 from doap.datasets.sets.patch_set import PatchSet
 from doap.evaluation.harness.result import Score
-from doap.evaluation.hpatches.lists import RetrievalLists, draw_pairs, draw_queries
+from doap.evaluation.hpatches.lists import Pairs, RetrievalLists, sample_pairs, sample_queries
 from doap.evaluation.hpatches.matching import matching
 from doap.evaluation.hpatches.retrieval import pools_of, retrieval
 from doap.evaluation.hpatches.verification import verification
 from doap.evaluation.metrics.average_precision import average_precision
+from doap.types import Descriptors, Progress
 from support.slow_hpatches import KINDS, distances, places, slow_precision, slow_roc, small_set, some_codes
 
 NOISES = {"easy": "e", "hard": "h", "tough": "t"}
 
 
 def value(scores: list[Score], **conditions: object) -> float:
-    (found,) = [score for score in scores if all(score[key] == wanted for key, wanted in conditions.items())]
+    (found,) = [score for score in scores if all(score[key] == expected for key, expected in conditions.items())]
     return float(found["value"] or 0) / 100
 
 
@@ -31,7 +31,7 @@ def strip_of(image: int, noise: str) -> str:
     return f"{NOISES[noise]}{image}" if image else "ref"
 
 
-def slow_pairs(patches: PatchSet, codes: np.ndarray, pairs: tuple[Places, Places], noise: str) -> list[float]:
+def slow_pairs(patches: PatchSet, codes: Descriptors, pairs: Pairs, noise: str) -> list[float]:
     at = places(patches)
     table = distances(codes, codes)
     found = []
@@ -47,7 +47,7 @@ def slow_pairs(patches: PatchSet, codes: np.ndarray, pairs: tuple[Places, Places
 def test_verification(kind: str) -> None:
     patches = small_set()
     codes = some_codes(kind, len(patches))
-    lists = draw_pairs(patches, 0)
+    lists = sample_pairs(patches, 0)
     assert lists
     scores = verification(torch.from_numpy(codes), patches, lists)
     assert len(scores) == 3 * 2 * 4
@@ -62,7 +62,7 @@ def test_verification(kind: str) -> None:
             found = [
                 value(scores, balance=b, rule=r, **asked)
                 for b in ("balanced", "imbalanced")
-                for r in ("official", "fair")
+                for r in ("official", "tie-aware")
             ]
             expected = [
                 slow_roc(far, same),
@@ -73,18 +73,18 @@ def test_verification(kind: str) -> None:
             np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-def slow_matching(reference: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+def slow_matching(reference: Descriptors, other: Descriptors) -> tuple[float, float]:
     """AP with the first of the nearest, and with one of the nearest at random."""
-    near, first_right, chance = [], [], []
+    near, is_first_correct, chance = [], [], []
     for row, far in enumerate(distances(reference, other)):
         nearest = np.flatnonzero(far - far.min() < 1e-11)
         near.append(round(far.min(), 11))
-        first_right.append(nearest[0] == row)
+        is_first_correct.append(nearest[0] == row)
         chance.append((row in nearest) / len(nearest))
-    return slow_precision(near, first_right, len(near)), average_precision(near, chance, len(near))
+    return slow_precision(near, is_first_correct, len(near)), average_precision(near, chance, len(near))
 
 
-def slow_sequences(patches: PatchSet, codes: np.ndarray, noise: str) -> dict[str, np.ndarray]:
+def slow_sequences(patches: PatchSet, codes: Descriptors, noise: str) -> dict[str, Descriptors]:
     """Mean AP by both rules of each sequence."""
     at = places(patches)
     found = {}
@@ -94,10 +94,10 @@ def slow_sequences(patches: PatchSet, codes: np.ndarray, noise: str) -> dict[str
     return found
 
 
-@pytest.mark.parametrize("at_once", [1 << 24, 30])
+@pytest.mark.parametrize("block_entries", [1 << 24, 30])
 @pytest.mark.parametrize("kind", KINDS)
-def test_matching(kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doap.evaluation.hpatches.matching.ENTRIES_AT_ONCE", at_once)
+def test_matching(kind: str, block_entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doap.evaluation.hpatches.matching.BLOCK_ENTRIES", block_entries)
     patches = small_set({"i_a": 30, "v_b": 25, "v_c": 40})
     codes = some_codes(kind, len(patches))
     scores = matching(torch.from_numpy(codes), patches)
@@ -106,7 +106,7 @@ def test_matching(kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> N
         viewpoint = (slow["v_b"] + slow["v_c"]) / 2
         expected = {"illumination": slow["i_a"], "viewpoint": viewpoint, "all": (slow["i_a"] + viewpoint) / 2}
         for condition, means in expected.items():
-            found = [value(scores, condition=condition, noise=noise, rule=rule) for rule in ("official", "fair")]
+            found = [value(scores, condition=condition, noise=noise, rule=rule) for rule in ("official", "tie-aware")]
             np.testing.assert_allclose(found, means, atol=1e-9)
 
 
@@ -115,14 +115,14 @@ def test_matching_of_other_names_is_the_mean_over_sequences() -> None:
     codes = some_codes("bits", len(patches))
     scores = matching(torch.from_numpy(codes), patches)
     slow = slow_sequences(patches, codes, "hard")
-    assert value(scores, condition="all", noise="hard", rule="fair") == pytest.approx(
+    assert value(scores, condition="all", noise="hard", rule="tie-aware") == pytest.approx(
         np.mean(list(slow.values()), 0)[1]
     )
-    assert value(scores, condition="viewpoint", noise="hard", rule="fair") == pytest.approx(slow["v_b"][1])
+    assert value(scores, condition="viewpoint", noise="hard", rule="tie-aware") == pytest.approx(slow["v_b"][1])
 
 
 def slow_retrieval(
-    patches: PatchSet, codes: np.ndarray, lists: RetrievalLists, noise: str, pool: int
+    patches: PatchSet, codes: Descriptors, lists: RetrievalLists, noise: str, pool: int
 ) -> tuple[float, float]:
     """Mean AP over queries by both rules: copies first, then distractors of other sequences as listed."""
     at = places(patches)
@@ -134,41 +134,44 @@ def slow_retrieval(
             if lists.distractors.sequence_names[sequence] != name:
                 pooled.append(at[lists.distractors.sequence_names[sequence], "ref", other])
         far = distances(codes[[at[name, "ref", row]]], codes[pooled[:pool]])[0].round(11)
-        right = np.arange(len(far)) < 5
-        found.append((slow_precision(far, right), average_precision(far, right)))
-    return tuple(np.mean(found, axis=0))
+        copies = [index < 5 for index in range(len(far))]
+        found.append((slow_precision(far.tolist(), copies), average_precision(far, copies)))
+    official, tie_aware = np.mean(found, axis=0)
+    return float(official), float(tie_aware)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_retrieval(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doap.evaluation.hpatches.retrieval.OFFICIAL_POOLS", (10, 15, 20, 200))
-    monkeypatch.setattr("doap.evaluation.hpatches.retrieval.QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr("doap.evaluation.hpatches.retrieval.CHUNK_SIZE", 3)
     patches = small_set({"i_a": 20, "v_b": 15, "v_c": 30})
     codes = some_codes(kind, len(patches))
-    lists = draw_queries(patches, 0)
+    lists = sample_queries(patches, 0)
     assert lists
     scores = retrieval(torch.from_numpy(codes), patches, lists)
     assert {score["pool"] for score in scores} == {10, 15, 20, len(lists.distractors) + 5}
     for noise in NOISES:
         for pool in (10, 15, 20, len(lists.distractors) + 5):
-            found = [value(scores, noise=noise, pool=pool, rule=rule) for rule in ("official", "fair")]
+            found = [value(scores, noise=noise, pool=pool, rule=rule) for rule in ("official", "tie-aware")]
             np.testing.assert_allclose(found, slow_retrieval(patches, codes, lists, noise, pool), atol=1e-9)
 
 
 def test_a_constant_descriptor() -> None:
-    """The official retrieval gives it everything, and the fair rule what chance gives."""
+    """The official retrieval gives it everything, and the tie-aware rule what chance gives."""
     patches = small_set({"i_a": 20, "v_b": 15, "v_c": 30})
     codes = torch.ones(len(patches), 8)
-    lists, pairs = draw_queries(patches, 0), draw_pairs(patches, 0)
+    lists, pairs = sample_queries(patches, 0), sample_pairs(patches, 0)
     assert lists
     assert pairs
     scores = retrieval(codes, patches, lists)
     assert all(score["value"] == 100 for score in scores if score["rule"] == "official")
-    assert all(float(score["value"] or 0) < 40 for score in scores if score["rule"] == "fair")
-    fair = [score for score in verification(codes, patches, pairs) if score["rule"] == "fair"]
-    assert {score["value"] for score in fair if score["balance"] == "balanced"} == {50}
+    assert all(float(score["value"] or 0) < 40 for score in scores if score["rule"] == "tie-aware")
+    tie_aware = [score for score in verification(codes, patches, pairs) if score["rule"] == "tie-aware"]
+    assert {score["value"] for score in tie_aware if score["balance"] == "balanced"} == {50}
     (row,) = [
-        s for s in matching(codes, patches) if (s["condition"], s["noise"], s["rule"]) == ("viewpoint", "easy", "fair")
+        s
+        for s in matching(codes, patches)
+        if (s["condition"], s["noise"], s["rule"]) == ("viewpoint", "easy", "tie-aware")
     ]
     assert 0 < float(row["value"] or 0) < 5
 
@@ -185,10 +188,9 @@ def test_pools(distractors: int, pools: list[int]) -> None:
     assert pools_of(distractors) == pools
 
 
-def test_matching_of_an_official_sequence(hpatches_patches: Path, tmp_path: Path) -> None:
+def test_matching_of_an_official_sequence(official_sequence: PatchSet) -> None:
     """Means of 13x13 pixels: whole numbers in few dimensions, so that real patches tie."""
-    convert_hpatches(hpatches_patches, tmp_path / "set")
-    patches = PatchSet.open(tmp_path / "set")
+    patches = official_sequence
     pixels = patches.take(np.arange(len(patches))).reshape(-1, 5, 13, 5, 13)
     codes = (pixels.mean(axis=(2, 4)) // 8).reshape(len(patches), 25).astype(np.float32)
     scores = matching(torch.from_numpy(codes), patches)
@@ -196,23 +198,28 @@ def test_matching_of_an_official_sequence(hpatches_patches: Path, tmp_path: Path
     strips = codes.reshape(16, rows, 25)
     for number, noise in enumerate(NOISES):
         slow = np.mean([slow_matching(strips[0], other) for other in strips[1 + 5 * number : 6 + 5 * number]], axis=0)
-        found = [value(scores, condition="all", noise=noise, rule=rule) for rule in ("official", "fair")]
+        found = [value(scores, condition="all", noise=noise, rule=rule) for rule in ("official", "tie-aware")]
         np.testing.assert_allclose(found, slow, atol=1e-9)
 
 
-def test_progress_is_told_to_the_end() -> None:
+def record(steps: list[tuple[int, int]], done: int, total: int) -> None:
+    """Append a call of a progress callback."""
+    steps.append((done, total))
+
+
+def test_progress_is_reported_to_the_end() -> None:
     patches = small_set()
     codes = torch.from_numpy(some_codes("bits", len(patches)))
-    lists, pairs = draw_queries(patches, 0), draw_pairs(patches, 0)
+    lists, pairs = sample_queries(patches, 0), sample_pairs(patches, 0)
     assert lists
     assert pairs
-    works: list[Callable[[Callable[[int, int], None]], object]] = [
-        lambda told: verification(codes, patches, pairs, told),
-        lambda told: matching(codes, patches, told),
-        lambda told: retrieval(codes, patches, lists, told),
+    works: list[Callable[[Progress], object]] = [
+        lambda progress: verification(codes, patches, pairs, progress),
+        lambda progress: matching(codes, patches, progress),
+        lambda progress: retrieval(codes, patches, lists, progress),
     ]
     for work in works:
         steps: list[tuple[int, int]] = []
-        work(lambda done, total, steps=steps: steps.append((done, total)))
+        work(partial(record, steps))
         assert steps == sorted(steps)
         assert steps[-1][0] == steps[-1][1]

@@ -1,6 +1,7 @@
 """Exact metrics against the textbook, with ties and without."""
 
 import itertools
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from doap.evaluation.metrics.average_precision import average_precision, false_p
 
 
 def by_definition(relevant: list[bool], positives: int) -> float:
-    """Mean, over the right items, of the precision at the rank of each."""
+    """Mean, over the relevant items, of the precision at the rank of each."""
     hits, total = 0, 0.0
     for rank, right in enumerate(relevant, 1):
         if right:
@@ -22,7 +23,7 @@ def by_definition(relevant: list[bool], positives: int) -> float:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40).filter(any), st.randoms(use_true_random=False))
-def test_equals_scikit_learn_without_ties(relevant: list[bool], random) -> None:  # type: ignore[no-untyped-def]
+def test_equals_scikit_learn_without_ties(relevant: list[bool], random: Random) -> None:
     distances = random.sample(range(1000), len(relevant))
     expected = average_precision_score(relevant, [-distance for distance in distances])
     assert average_precision(distances, relevant) == pytest.approx(expected, abs=1e-12)
@@ -30,21 +31,21 @@ def test_equals_scikit_learn_without_ties(relevant: list[bool], random) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=6))
 def test_ties_are_the_mean_over_all_orders(items: list[tuple[int, bool]]) -> None:
-    positives = sum(right for _, right in items)
+    distances, relevant = zip(*items, strict=True)
+    positives = sum(relevant)
     if not positives:
-        assert average_precision(*zip(*items, strict=True)) == 0
+        assert average_precision(distances, relevant) == 0
         return
     values = [
         by_definition([right for _, right in order], positives)
         for order in itertools.permutations(items)
         if all(a[0] <= b[0] for a, b in itertools.pairwise(order))
     ]
-    distances, relevant = zip(*items, strict=True)
     assert average_precision(distances, relevant) == pytest.approx(np.mean(values), abs=1e-12)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 0.25, 0.5, 1])), min_size=1, max_size=5))
-def test_chances_give_the_mean_over_all_that_may_be_right(items: list[tuple[int, float]]) -> None:
+def test_probabilities_give_the_mean_over_all_outcomes(items: list[tuple[int, float]]) -> None:
     distances, chances = zip(*items, strict=True)
     expected = 0.0
     for right in itertools.product([False, True], repeat=len(items)):
@@ -66,11 +67,11 @@ def test_what_was_never_retrieved_counts() -> None:
 
 
 def test_refuses_what_is_no_list() -> None:
-    with pytest.raises(ValueError, match="one distance and one verdict"):
+    with pytest.raises(ValueError, match="one distance and one label per"):
         average_precision([1, 2], [True])
     with pytest.raises(ValueError, match="not a number"):
         average_precision([1, float("nan")], [True, False])
-    with pytest.raises(ValueError, match="more than the 1 said to exist"):
+    with pytest.raises(ValueError, match="more than positives=1"):
         average_precision([1, 2], [True, True], positives=1)
 
 
@@ -117,12 +118,12 @@ def test_ties_gain_no_true_negative() -> None:
 @pytest.mark.parametrize(
     ("distances", "same", "recall", "message"),
     [
-        ([1, 2], [True], 0.95, "one distance and one verdict"),
+        ([1, 2], [True], 0.95, "one distance and one label per"),
         ([1, float("nan")], [True, False], 0.95, "not a number"),
         ([1, 2], [True, True], 0.95, "pairs that do not"),
         ([1, 2], [False, False], 0.95, "pairs that match"),
-        ([1, 2], [True, False], 0.0, "recall is a share"),
-        ([1, 2], [True, False], 95.0, "recall is a share"),
+        ([1, 2], [True, False], 0.0, r"recall must be in \(0, 1\]"),
+        ([1, 2], [True, False], 95.0, r"recall must be in \(0, 1\]"),
     ],
 )
 def test_refuses_what_is_no_test(distances: list[float], same: list[bool], recall: float, message: str) -> None:

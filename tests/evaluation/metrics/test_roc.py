@@ -29,9 +29,9 @@ def test_every_threshold_is_a_point(seed: int, values: int) -> None:
 @pytest.mark.parametrize("values", [3, 10_000])
 def test_the_recall_at_a_rate_is_the_best_within_it(values: int) -> None:
     distances, same = some_pairs(0, values)
-    wanted = np.array([0.0, 0.01, 0.2, 0.5, 1.0])
-    found = recalls_at(*roc(distances, same), wanted)
-    for rate, recall in zip(wanted, found, strict=True):
+    max_rates = np.array([0.0, 0.01, 0.2, 0.5, 1.0])
+    found = recalls_at(*roc(distances, same), max_rates)
+    for rate, recall in zip(max_rates, found, strict=True):
         passing = [t for t in [-1.0, *distances] if (distances[~same] <= t).mean() <= rate]
         assert recall == max((distances[same] <= t).mean() for t in passing)
 

@@ -1,26 +1,23 @@
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from doap import DoapError, load
 from doap.datasets.sets.patch_set import PatchSet
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import Method, open_methods
-from doap.evaluation.phototour.benchmark import (
-    evaluate,
-    find_scenes,
-    fpr95,
-    open_test,
-    pair_distances,
-    scene_of,
-    trained_on,
-)
-from doap.networks.descriptor import describe
-from doap.networks.registry import Origin, find_card, save
+from doap.evaluation.phototour.benchmark import Phototour, trained_on
+from doap.evaluation.phototour.pair_test import find_scenes, fpr95, open_test, pair_distances, scene_of
+from doap.networks.card import Origin
+from doap.networks.descriptor import describe_patches
+from doap.networks.registry import find_card, save
+from doap.types import Descriptors
 from support.small_phototour import PAIRS, learnable_phototour
 
 
@@ -30,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return learnable_phototour(tmp_path / "yosemite", points=100, pairs=160)
 
 
-def read_by_hand(folder: Path) -> tuple[np.ndarray, list[list[int]]]:
+def read_by_hand(folder: Path) -> tuple[NDArray[np.uint8], list[list[int]]]:
     """All patches from the sheets, and the rows of the pair file."""
     sheets = [np.asarray(Image.open(file)) for file in sorted(folder.glob("*.bmp"))]
     patches = [sheet[64 * (i // 16) :, 64 * (i % 16) :][:64, :64] for sheet in sheets for i in range(256)]
@@ -42,11 +39,11 @@ def test_the_rate_is_that_of_every_pair_described_alone(folder: Path, name: str)
     model = load(name)
     patches, rows = read_by_hand(folder)
 
-    def outputs(patch: int) -> np.ndarray:
+    def outputs(patch: int) -> Descriptors:
         with torch.no_grad():
-            return model(torch.from_numpy(patches[patch].copy())[None])[0].numpy()
+            return np.asarray(model(torch.from_numpy(patches[patch].copy())[None])[0])
 
-    def distance(first: np.ndarray, second: np.ndarray) -> float:
+    def distance(first: Descriptors, second: Descriptors) -> float:
         if name.endswith("b"):
             return sum(int(a ^ b).bit_count() for a, b in zip(first.tolist(), second.tolist(), strict=True))
         return round(float(np.sqrt(((first.astype(float) - second) ** 2).sum())), 5)  # batches round otherwise
@@ -65,11 +62,18 @@ def test_only_patches_in_pairs_are_read(folder: Path, monkeypatch: pytest.Monkey
     (folder / PAIRS).write_text(
         "".join(f"{i} {5 + 2 * (i // 3)} 0 {i + 1} {5 + 2 * ((i + 1) // 3)} 0 0\n" for i in range(6))
     )
-    test, read, told = open_test(folder), [], []
-    whole = PatchSet.take
-    monkeypatch.setattr(PatchSet, "take", lambda self, indices: read.extend(indices) or whole(self, indices))
-    fpr95(load("doap-demo-128"), test, lambda done, total: told.append((done, total)))
-    assert (read, told) == (list(range(7)), [(7, 7)])
+    test = open_test(folder)
+    read: list[int] = []
+    steps: list[tuple[int, int]] = []
+    original = PatchSet.take
+
+    def take(self: PatchSet, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        read.extend(indices.tolist())
+        return original(self, indices)
+
+    monkeypatch.setattr(PatchSet, "take", take)
+    fpr95(load("doap-demo-128"), test, lambda done, total: steps.append((done, total)))
+    assert (read, steps) == (list(range(7)), [(7, 7)])
 
 
 def test_distances_of_rows() -> None:
@@ -81,7 +85,7 @@ def test_distances_of_rows() -> None:
 
 def test_folders_that_are_no_test_are_one_line(folder: Path, tmp_path: Path) -> None:
     (folder / PAIRS).write_text("0 5 0 1 5 0 0\n")
-    with pytest.raises(DoapError, match=r"m50_100000_100000_0\.txt: needs pairs that match and pairs that do not"):
+    with pytest.raises(DoapError, match=r"m50_100000_100000_0\.txt: needs matching and non-matching pairs"):
         open_test(folder)
     (folder / PAIRS).unlink()
     with pytest.raises(DoapError, match=r"m50_100000_100000_0\.txt: cannot be read"):
@@ -94,8 +98,9 @@ def slow_rates(method: Method, folder: Path) -> tuple[float, float]:
     """FPR95 and the area under the ROC curve in percent, from all pairs of a matching and another pair."""
     patches, rows = read_by_hand(folder)
     used = sorted({patch for row in rows for patch in (row[0], row[3])})
-    described = dict(zip(used, describe(patches[used], method.model).tolist(), strict=True))
-    near, far = [], []
+    described = dict(zip(used, describe_patches(patches[used], method.model).tolist(), strict=True))
+    near: list[float] = []
+    far: list[float] = []
     for row in rows:
         both = list(zip(described[row[0]], described[row[3]], strict=True))
         if method.kind == "binary":
@@ -108,11 +113,11 @@ def slow_rates(method: Method, folder: Path) -> tuple[float, float]:
     return 100 * sum(f <= threshold for f in far) / len(far), 100 * nearer / len(near) / len(far)
 
 
-def test_contenders_are_judged_as_by_hand(folder: Path, tmp_path: Path) -> None:
+def test_methods_are_evaluated_as_by_hand(folder: Path, tmp_path: Path) -> None:
     models = ["doap-demo-128", "doap-demo-256b", "beblid-256"]
     methods = open_methods(models, cache=DescriptorCache(tmp_path / "kept"))
-    told: list[tuple[str, int, int]] = []
-    result = evaluate({"yosemite": open_test(folder)}, methods, "data", lambda *news: told.append(news))
+    steps: list[tuple[str, int, int | None]] = []
+    result = Phototour(folder).evaluate(methods, lambda *step: steps.append(step))
     assert [score["descriptor"] for score in result.scores] == models
     for score, method in zip(result.scores, methods, strict=True):
         rate, area = slow_rates(method, folder)
@@ -121,7 +126,7 @@ def test_contenders_are_judged_as_by_hand(folder: Path, tmp_path: Path) -> None:
         assert score["auc"] == pytest.approx(area, abs=1e-9)
         assert (score["test"], score["trained on"]) == ("yosemite", "")
     used = len(open_test(folder).selection)
-    assert told[0] == ("doap-demo-128 on yosemite", used, used)
+    assert ("doap-demo-128 on yosemite", used, used) in steps
     assert "ties gain nothing" in result.settings["rule"]
     assert result.settings["pairs"] == {"yosemite": 160}
     for curve in result.curves:
@@ -146,19 +151,20 @@ def test_no_model_is_tested_where_it_was_trained(folder: Path, tmp_path: Path) -
     ]
     methods = open_methods([*models, "sift"], cache=DescriptorCache(tmp_path / "kept"))
     assert [trained_on(each) for each in methods] == ["yosemite", "yosemite", "", ""]
-    test = open_test(folder)
-    result = evaluate({"yosemite": test, "liberty": test}, methods, "data")
+    shutil.copytree(folder, tmp_path / "both" / "yosemite")
+    shutil.copytree(folder, tmp_path / "both" / "liberty")
+    result = Phototour(tmp_path / "both").evaluate(methods)
     assert [(score["descriptor"], score["test"]) for score in result.scores] == [
-        ("by-neither", "yosemite"),
-        ("sift", "yosemite"),
         ("by-card", "liberty"),
         ("by-name-yosemite", "liberty"),
         ("by-neither", "liberty"),
         ("sift", "liberty"),
+        ("by-neither", "yosemite"),
+        ("sift", "yosemite"),
     ]
     assert [each["trained on"] for each in result.methods] == ["yosemite", "yosemite", "", ""]
-    with pytest.raises(DoapError, match="data: every model was trained on yosemite; give another scene"):
-        evaluate({"yosemite": test}, methods[:2], "data")
+    with pytest.raises(DoapError, match="every model was trained on yosemite; give another test scene"):
+        Phototour(folder).evaluate(methods[:2])
 
 
 @pytest.mark.parametrize(
@@ -180,9 +186,9 @@ def test_scenes_are_found_alone_and_together(folder: Path, tmp_path: Path) -> No
     learnable_phototour(tmp_path / "liberty", points=10, pairs=4)
     with pytest.raises(DoapError, match="liberty and phototour-liberty are both liberty"):
         find_scenes(tmp_path)
-    with pytest.raises(DoapError, match="none lies in it"):
+    with pytest.raises(DoapError, match="and contains none"):
         find_scenes(tmp_path / "hpatches")
-    with pytest.raises(DoapError, match="none lies in it"):
+    with pytest.raises(DoapError, match="and contains none"):
         find_scenes(tmp_path / "nowhere")
     with pytest.raises(DoapError, match=r"mine: name it after its scene \(liberty, notredame, yosemite\)"):
         find_scenes(other.rename(tmp_path / "mine"))

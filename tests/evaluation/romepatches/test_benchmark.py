@@ -10,7 +10,8 @@ import torch
 from doap import DoapError
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import open_methods
-from doap.evaluation.romepatches.benchmark import distance_rows, evaluate, mean_average_precision, open_halves
+from doap.evaluation.romepatches.benchmark import RomePatches, open_halves
+from doap.evaluation.romepatches.retrieval import distance_rows, mean_average_precision
 from support.official_formats import write_half
 
 
@@ -45,17 +46,17 @@ def slow(distances: np.ndarray, groups: np.ndarray, queries: np.ndarray | None) 
 @pytest.mark.parametrize("official", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_bits_with_many_ties(seed: int, official: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doap.evaluation.romepatches.benchmark.ENTRIES_AT_ONCE", 200)  # a few queries at a time
+    monkeypatch.setattr("doap.evaluation.romepatches.retrieval.BLOCK_ENTRIES", 200)  # a few queries at a time
     random = np.random.default_rng(seed)
     groups = np.append(np.repeat(np.arange(9), 5), 99)  # one patch is alone, and has nothing to find
     codes = random.integers(0, 256, (46, 1), dtype=np.uint8) & 0b10110100
     queries = np.arange(46) % 5 == 0 if official else None
     distances = np.array([[bin(int(a[0]) ^ int(b[0])).count("1") for b in codes] for a in codes])
-    told: list[tuple[int, int]] = []
-    found = mean_average_precision(codes, groups, queries, progress=lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    found = mean_average_precision(codes, groups, queries, progress=lambda done, total: calls.append((done, total)))
     assert found == pytest.approx(slow(distances, groups, queries), abs=1e-12)
-    asked = 46 if queries is None else int(queries.sum())
-    assert (told[-1], len(told)) == ((asked, asked), -(-asked // 4))
+    count = 46 if queries is None else int(queries.sum())
+    assert (calls[-1], len(calls)) == ((count, count), -(-count // 4))
 
 
 @pytest.mark.parametrize("official", [False, True])
@@ -87,7 +88,7 @@ def test_one_point_for_all_gains_nothing() -> None:
     assert 0.009 < mean_average_precision(constant, groups) < 0.02  # 9 of 999, and a little for the first ranks
 
 
-def test_nothing_to_find_is_a_fault() -> None:
+def test_nothing_to_find_is_an_error() -> None:
     with pytest.raises(DoapError, match="no query has another patch of its group"):
         mean_average_precision(np.ones((3, 8), np.float32), np.arange(3))
 
@@ -103,7 +104,7 @@ def rome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_both_halves_of_an_official_folder(rome: Path, tmp_path: Path) -> None:
     methods = open_methods(["doap-demo-128", "doap-demo-256b"], cache=DescriptorCache(tmp_path / "kept"))
     patches = open_halves(rome)
-    result = evaluate(patches, methods, str(rome))
+    result = RomePatches(rome).evaluate(methods)
     assert [(score["descriptor"], score["half"]) for score in result.scores] == [
         ("doap-demo-128", "train"), ("doap-demo-256b", "train"), ("doap-demo-128", "test"), ("doap-demo-256b", "test"),
     ]  # fmt: skip

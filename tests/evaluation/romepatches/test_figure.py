@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
 from doap.evaluation.harness.result import Result
 from doap.evaluation.romepatches.figure import draw_romepatches
 from doap.evaluation.romepatches.tables import romepatches_table
+from support.captured_figures import capture_figures
 
 RESULT = Result(
     benchmark="romepatches",
@@ -24,10 +24,7 @@ RESULT = Result(
 
 
 def test_the_best_on_the_test_half_is_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[Figure] = []
-    monkeypatch.setattr(
-        "doap.evaluation.romepatches.figure.write_figure", lambda figure, *_, **__: written.append(figure)
-    )
+    written = capture_figures(monkeypatch, "doap.evaluation.romepatches.figure")
     draw_romepatches(RESULT, tmp_path / "bars.png")
     (axes,) = written[0].axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["bits", "good"]  # from below

@@ -6,20 +6,20 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from doap.evaluation.alignment.benchmark import Group, Pixels
+from doap.evaluation.alignment.benchmark import AlignedGroup, Pixels
 from doap.files import write_figure
 
-PAPER = 255
+BACKGROUND = 255
 ROWS = ("original", "aligned,\nborders repeated", "aligned,\nzeros beyond")
 SIDE, GAP, LABEL, TITLE = 1.9, 0.16, 1.5, 0.5  # inches
 
 
-def draw_alignment(groups: Sequence[Group], path: Path) -> None:
-    """A group a column, its patches in a square; the rows as in the paper.
+def draw_alignment(groups: Sequence[AlignedGroup], path: Path) -> None:
+    """Draw one column per group, its patches arranged in a square; the rows as in the paper.
 
     Args:
-        groups: those to draw.
-        path: of the picture; its suffix chooses the format.
+        groups: Groups to draw.
+        path: File to write; its suffix selects the format.
     """
     width = LABEL + len(groups) * (SIDE + GAP)
     height = TITLE + len(ROWS) * (SIDE + GAP)
@@ -29,12 +29,12 @@ def draw_alignment(groups: Sequence[Group], path: Path) -> None:
         for row, patches in enumerate((group.originals, group.aligned, group.aligned_zeros)):
             bottom = height - TITLE - row * (SIDE + GAP) - SIDE
             axes = figure.add_axes((left / width, bottom / height, SIDE / width, SIDE / height))
-            axes.imshow(_square(patches), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axes.imshow(arrange_square(patches), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             axes.set_axis_off()
             if not column:
                 middle = (bottom + SIDE / 2) / height
                 figure.text((LABEL - 0.12) / width, middle, ROWS[row], ha="right", va="center", fontsize=10)
-        name = _shortened(Path(group.sequence).name)
+        name = _shorten(Path(group.sequence).name)
         middle = (left + SIDE / 2) / width
         figure.text(middle, (height - 0.2) / height, name, ha="center", va="center", fontsize=9)
         number = f"group {group.number}, {len(group.originals)} patches"
@@ -42,16 +42,17 @@ def draw_alignment(groups: Sequence[Group], path: Path) -> None:
     write_figure(figure, path, dpi=160)
 
 
-def _square(patches: Pixels) -> Pixels:
-    """(n, S, S) patches in rows, as nearly a square as there are patches for, a line of paper between them."""
+def arrange_square(patches: Pixels) -> Pixels:
+    """Arrange (n, S, S) patches row by row in a square of ⌈√n⌉ columns, separated by lines of background."""
     across = int(np.ceil(len(patches) ** 0.5))
     cell = patches.shape[1] + max(1, patches.shape[1] // 16)
-    sheet = np.full((across * cell, across * cell), PAPER, np.uint8)
-    for place, patch in enumerate(patches):
-        top, left = divmod(place, across)
+    sheet = np.full((across * cell, across * cell), BACKGROUND, np.uint8)
+    for index, patch in enumerate(patches):
+        top, left = divmod(index, across)
         sheet[top * cell :, left * cell :][: len(patch), : len(patch)] = patch
-    return sheet[: sheet.shape[0] - cell + patches.shape[1], : sheet.shape[0] - cell + patches.shape[1]]
+    side = sheet.shape[0] - cell + patches.shape[1]  # no line after the last patch
+    return sheet[:side, :side]
 
 
-def _shortened(name: str, longest: int = 26) -> str:
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+def _shorten(name: str, max_length: int = 26) -> str:
+    return name if len(name) <= max_length else f"{name[: max_length - 1]}…"

@@ -1,7 +1,7 @@
-"""Descriptors on disk, named by the content they were made of, so that nothing is described twice.
+"""Descriptors on disk, keyed by the content they were computed from.
 
-They lie in the folder `descriptors` of the cache (DOAP_CACHE, or ~/.cache/doap), one .npy file each; the oldest go when
-there are too many. Removing any of them is safe.
+They are stored in the folder `descriptors` of the cache (DOAP_CACHE, or ~/.cache/doap), one .npy file per array. The
+least recently used are deleted when the total size exceeds `MAX_BYTES`. Any file may be deleted by hand.
 """
 
 import hashlib
@@ -15,43 +15,44 @@ from numpy.typing import NDArray
 from doap.files import atomic_file, cache_root
 from doap.types import Descriptors
 
-MOST_BYTES = 20 << 30
+MAX_BYTES = 20 << 30
 
 
 class DescriptorCache:
-    """Arrays by key, memory-mapped.
+    """Memory-mapped arrays by key.
 
     Args:
-        folder: where they lie; in the cache by default.
-        fresh: make everything anew, and replace what is there.
+        folder: Folder of the arrays; by default in the user's cache.
+        overwrite: Ignore arrays of earlier runs and replace them. Arrays made by this object are used.
     """
 
-    def __init__(self, folder: Path | None = None, fresh: bool = False) -> None:
+    def __init__(self, folder: Path | None = None, overwrite: bool = False) -> None:
         self.folder = folder or cache_root() / "descriptors"
-        self.fresh = fresh
+        self.overwrite = overwrite
+        self._made: set[str] = set()
 
     def get(self, key: str) -> Descriptors | None:
-        """What is kept under a key, read-only; None if there is nothing, or nothing whole."""
-        file = self._file(key)
-        if self.fresh:
+        """Return the array stored under a key, read-only; None if there is none or the file is damaged."""
+        if self.overwrite and key not in self._made:
             return None
+        file = self._file(key)
         try:
-            found: Descriptors = np.load(file, mmap_mode="r")
+            cached: Descriptors = np.load(file, mmap_mode="r")
         except (OSError, ValueError, EOFError):
             return None
-        os.utime(file)  # used just now: the last to go
-        return found
+        os.utime(file)  # mark as recently used
+        return cached
 
     def make(
         self, key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], fill: Callable[[Descriptors], None]
     ) -> Descriptors:
-        """Keep a new array under a key, filled by a function; on disk whole or not at all.
+        """Store a new array under a key, atomically.
 
         Args:
-            key: from `content_key`.
-            shape: of the array, not empty.
-            dtype: of the array.
-            fill: is given the array, memory-mapped, to write to.
+            key: Key from `content_key`.
+            shape: Shape of the array, not empty.
+            dtype: Type of the array.
+            fill: Function that writes the values into the memory-mapped array.
         """
         file = self._file(key)
         with atomic_file(file) as temporary:
@@ -59,26 +60,27 @@ class DescriptorCache:
             fill(array)
             array.flush()
             del array
-        self._make_room()
-        kept: Descriptors = np.load(file, mmap_mode="r")
-        return kept
+        self._made.add(key)
+        self._evict()
+        cached: Descriptors = np.load(file, mmap_mode="r")
+        return cached
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.npy"
 
-    def _make_room(self) -> None:
-        """Remove the longest unused until all are within bounds; never the newest."""
-        found = sorted((about.st_mtime, about.st_size, f) for f in self.folder.glob("*.npy") if (about := _stat(f)))
-        total = sum(size for _, size, _ in found)
-        for _, size, file in found[:-1]:
-            if total <= MOST_BYTES:
+    def _evict(self) -> None:
+        """Delete the least recently used arrays until the total is within bounds; never the newest."""
+        entries = sorted((stat.st_mtime, stat.st_size, f) for f in self.folder.glob("*.npy") if (stat := _stat(f)))
+        total = sum(size for _, size, _ in entries)
+        for _, size, file in entries[:-1]:
+            if total <= MAX_BYTES:
                 return
             file.unlink(missing_ok=True)
             total -= size
 
 
 def content_key(*parts: str | bytes | float | NDArray[np.generic]) -> str:
-    """A name for a content: SHA-256 of the parts, each with its length, type and shape."""
+    """Return a key of some content: SHA-256 of the parts, each with its length, or its type and shape."""
     state = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -94,5 +96,5 @@ def content_key(*parts: str | bytes | float | NDArray[np.generic]) -> str:
 def _stat(file: Path) -> os.stat_result | None:
     try:
         return file.stat()
-    except OSError:  # another process removed it
+    except OSError:  # deleted by another process
         return None

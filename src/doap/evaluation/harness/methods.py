@@ -1,10 +1,10 @@
-"""What is compared: anything that `doap.load` loads, in the device's fastest mode, nothing described twice."""
+"""Methods: the descriptors that a benchmark compares, in inference mode and with cached results."""
 
 import importlib.metadata
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,28 +14,29 @@ from doap.errors import DoapError
 from doap.evaluation.harness.cache import DescriptorCache, content_key
 from doap.images.extraction import extract_patches
 from doap.networks.baselines.sift import Sift
-from doap.networks.descriptor import Descriptor, describe, device_of
-from doap.networks.fast import Fast, fastest
+from doap.networks.descriptor import Descriptor, describe_patches, device_of
+from doap.networks.inference import InferenceNetwork, optimize_for_inference
 from doap.networks.registry import load
 from doap.types import Descriptors, Frames, Grey, Kind, Progress, no_progress
 from doap.version import __version__
 
-VERSION = (
-    1  # of describing: raise it when patches are cut or described otherwise, so that old descriptors are left alone
-)
-AT_ONCE = 8192  # patches read at a time
-CUTS_KEPT = 8
+VERSION = 1  # part of every cache key; increase it when extraction or description changes
+CHUNK_SIZE = 8192  # patches read at once
+MAX_EXTRACTIONS = 8
 
-# Computed in the image itself, where OpenCV has all pixels, unless an extent is asked for.
+# Computed in the image, where OpenCV sees all pixels, unless an extent is requested.
 IN_IMAGE = {"sift": Sift(), "rootsift": Sift(root=True)}
+
+# Class names in cache keys that differ from today's, so that cached descriptors stay valid.
+KEY_NAMES = {"TransformedNetwork": "Transformed"}
 
 
 class Selection:
-    """Some patches of a set, in order, named by their pixels.
+    """Some patches of a set, in order, with a key of their pixels.
 
     Args:
-        patches: the set.
-        indices: (n,) of those to describe; all by default.
+        patches: Patch set.
+        indices: (n,) indices of the selected patches; all by default.
     """
 
     def __init__(self, patches: PatchSet, indices: NDArray[np.int64] | None = None) -> None:
@@ -46,92 +47,112 @@ class Selection:
         return len(self.patches) if self.indices is None else len(self.indices)
 
     def chunks(self) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
-        """The patches, some thousand at a time, with their places."""
-        for start in range(0, len(self), AT_ONCE):
-            part = slice(start, min(start + AT_ONCE, len(self)))
-            wanted = np.arange(part.start, part.stop) if self.indices is None else self.indices[part]
-            yield part, self.patches.take(wanted)
+        """Yield the patches in chunks, each with its slice of the selection."""
+        for start in range(0, len(self), CHUNK_SIZE):
+            chunk = slice(start, min(start + CHUNK_SIZE, len(self)))
+            indices = np.arange(chunk.start, chunk.stop) if self.indices is None else self.indices[chunk]
+            yield chunk, self.patches.take(indices)
 
     @cached_property
     def key(self) -> str:
-        """Of the pixels; read once."""
+        """Content key of the pixels, computed once."""
         return content_key(*(content_key(pixels) for _, pixels in self.chunks()))
 
 
-class Cutter:
-    """Cuts patches out of images, and keeps the last ones for the next descriptor that wants the same."""
+class PatchDescriber(Protocol):
+    """Anything that describes patches: a `Method`, or descriptors read from files (`CsvDescriptors`)."""
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the entry of `Result.methods`."""
+
+    def describe_patches(self, selection: Selection, progress: Progress = no_progress) -> Descriptors:
+        """Return the (n, d) float32 or (n, bits / 8) uint8 descriptors of a selection."""
+
+
+class PatchExtractor:
+    """Extracts patches from images and keeps the last results, which other methods may need again."""
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self._kept: OrderedDict[tuple[str, int, float], NDArray[np.uint8]] = OrderedDict()
+        self._extracted: OrderedDict[tuple[str, int, float], NDArray[np.uint8]] = OrderedDict()
 
-    def cut(self, key: str, image: Grey, frames: Frames, size: int, extent: float) -> NDArray[np.uint8]:
-        """The (N, size, size) patches of frames; `key` names image and frames."""
-        wanted = (key, size, extent)
-        if wanted not in self._kept:
-            self._kept[wanted] = extract_patches(image, frames, size, extent, self.device)
-            if len(self._kept) > CUTS_KEPT:
-                self._kept.popitem(last=False)
-        return self._kept[wanted]
+    def extract(self, key: str, image: Grey, frames: Frames, size: int, extent: float) -> NDArray[np.uint8]:
+        """Return the (N, size, size) patches of frames; `key` identifies image and frames."""
+        entry = (key, size, extent)
+        if entry not in self._extracted:
+            self._extracted[entry] = extract_patches(image, frames, size, extent, self.device)
+            if len(self._extracted) > MAX_EXTRACTIONS:
+                self._extracted.popitem(last=False)
+        return self._extracted[entry]
 
 
 class Method:
-    """A descriptor in a comparison; a `FrameDescriber`.
+    """A descriptor in a comparison; a `PatchDescriber` and a `FrameDescriber`.
 
     Args:
-        name: in tables; no other of the comparison has it.
-        given: what the user called it.
-        model: what describes.
-        extent: half a patch's side in units of its frame's scale, for patches cut from images; None is the model's own.
-        cutter: shared by the methods of a comparison.
-        cache: likewise.
-        detector: of `DETECTORS`, whose frames are described; a model's own extent may differ between them.
+        name: Name in tables, unique in the comparison.
+        spec: Name or path that the user gave.
+        model: Model that describes patches.
+        extent: Half a patch's side in units of its frame's scale, for patches extracted from images. None selects the
+            model's own extent.
+        extractor: Extractor shared by the methods of a comparison.
+        cache: Cache shared by the methods of a comparison.
+        detector: Name in `DETECTORS` of the detector whose frames are described; a model's own extent may depend on it.
     """
 
     def __init__(
         self,
         name: str,
-        given: str,
+        spec: str,
         model: Descriptor,
         extent: float | None,
-        cutter: Cutter,
+        extractor: PatchExtractor,
         cache: DescriptorCache,
         detector: str = "",
     ) -> None:
         self.name = name
-        self.given = given
-        self.model = fastest(model)
-        self.in_image = extent is None and given in IN_IMAGE
+        self.spec = spec
+        self.model = optimize_for_inference(model)
+        self.in_image = extent is None and spec in IN_IMAGE
         self.extent = model.extent_for(detector) if extent is None else extent
-        self._cutter = cutter
+        self._extractor = extractor
         self._cache = cache
 
     @property
     def kind(self) -> Kind:
-        """Whether it gives vectors or bits."""
+        """Kind of the descriptors: real or binary."""
         return self.model.kind
 
     @property
     def bytes(self) -> int:
-        """Of one descriptor, real ones as float32."""
+        """Size of one descriptor in bytes; real-valued ones are float32."""
         return self.model.bytes
 
     @cached_property
     def key(self) -> str:
-        """Of all that decides the descriptor of a patch."""
+        """Content key of everything that determines the descriptor of a patch."""
         network = self.model.network
         weights = [part for name, value in network.state_dict().items() for part in (name, value.cpu().numpy())]
-        mode = ("bfloat16" if network.in_bfloat16 else "float32") if isinstance(network, Fast) else _library_versions()
         device = device_of(self.model)
-        kind_of_network = type(network.network if isinstance(network, Fast) else network).__name__
-        name = self.given if device is None else ""  # of a handcrafted one, all there is to know
-        return content_key(VERSION, name, kind_of_network, self.kind, mode, device.type if device else "cpu", *weights)
+        spec = self.spec if device is None else ""  # a handcrafted descriptor is identified by its name alone
+        if isinstance(network, InferenceNetwork):
+            mode = "bfloat16" if network.in_bfloat16 else "float32"
+            class_name = type(network.network).__name__
+        else:
+            mode = _library_versions()
+            class_name = type(network).__name__
+        class_name = KEY_NAMES.get(class_name, class_name)
+        return content_key(VERSION, spec, class_name, self.kind, mode, device.type if device else "cpu", *weights)
 
-    def about(self) -> dict[str, Any]:
-        """For the record of a result."""
+    def metadata(self) -> dict[str, Any]:
+        """Return the entry of `Result.methods`."""
         return {
             "name": self.name,
-            "given": self.given,
+            "spec": self.spec,
             "kind": self.kind,
             "bytes": self.bytes,
             "dimensions": self.model.network.dimensions,
@@ -142,81 +163,84 @@ class Method:
         }
 
     def describe_patches(self, selection: Selection, progress: Progress = no_progress) -> Descriptors:
-        """Describe patches of a set, or find them described: (n, d) float32 or (n, bits / 8) uint8, memory-mapped.
+        """Return the descriptors of some patches of a set, from the cache if they are there.
 
         Args:
-            selection: which.
-            progress: told the patches done, and how many there are.
+            selection: Patches to describe.
+            progress: Callback, called as `progress(done, total)` with numbers of patches.
+
+        Returns:
+            (n, d) float32 or (n, bits / 8) uint8, memory-mapped.
         """
 
         def fill(array: Descriptors) -> None:
-            for part, pixels in selection.chunks():
-                array[part] = describe(pixels, self.model)
-                progress(part.stop, len(selection))
+            for chunk, pixels in selection.chunks():
+                array[chunk] = describe_patches(pixels, self.model)
+                progress(chunk.stop, len(selection))
 
-        return self._remember(content_key("patches", selection.key, self.key), len(selection), fill)
+        return self._cached(content_key("patches", selection.key, self.key), len(selection), fill)
 
     def describe_frames(self, image: Grey, frames: Frames) -> Descriptors:
-        """Describe the (N, 2, 3) frames of an image: likewise."""
-        place = content_key(image, frames)
+        """Return the descriptors of the (N, 2, 3) frames of an image, from the cache if they are there."""
+        key = content_key(image, frames)
 
         def fill(array: Descriptors) -> None:
             if self.in_image:
-                array[:] = IN_IMAGE[self.given].describe_frames(image, frames)
+                array[:] = IN_IMAGE[self.spec].describe_frames(image, frames)
             else:
-                patches = self._cutter.cut(place, image, frames, self.model.input_size, self.extent)
-                array[:] = describe(patches, self.model)
+                patches = self._extractor.extract(key, image, frames, self.model.input_size, self.extent)
+                array[:] = describe_patches(patches, self.model)
 
-        return self._remember(
-            content_key("frames", place, "image" if self.in_image else self.extent, self.key), len(frames), fill
-        )
+        extent = "image" if self.in_image else self.extent
+        return self._cached(content_key("frames", key, extent, self.key), len(frames), fill)
 
-    def _remember(self, key: str, count: int, fill: Callable[[Descriptors], None]) -> Descriptors:
-        empty = describe(np.zeros((0, 1, 1), np.uint8), self.model)
+    def _cached(self, key: str, count: int, fill: Callable[[Descriptors], None]) -> Descriptors:
+        empty = describe_patches(np.zeros((0, 1, 1), np.uint8), self.model)
         shape = (count, *empty.shape[1:])
         if not count:
             return empty
-        found = self._cache.get(key)
-        if found is not None and found.shape == shape and found.dtype == empty.dtype:
-            return found
+        cached = self._cache.get(key)
+        if cached is not None and cached.shape == shape and cached.dtype == empty.dtype:
+            return cached
         return self._cache.make(key, shape, empty.dtype, fill)
 
 
 def open_methods(
-    given: Sequence[str],
+    specs: Sequence[str],
     device: str = "cpu",
     extent: float | None = None,
     cache: DescriptorCache | None = None,
     detector: str = "",
 ) -> list[Method]:
-    """Load what is to be compared.
+    """Load the descriptors to compare.
 
     Args:
-        given: names and paths that `doap.load` takes. Two models of one name are told apart by their paths.
-        device: where to describe.
-        extent: at which patches are cut from images, for all; by default each at its own, and SIFT in the image.
-        cache: where descriptors are kept; in the user's cache by default.
-        detector: of `DETECTORS`, whose frames are described; none where patches come cut.
+        specs: Names and paths accepted by `doap.load`. Two models of the same name are listed by their paths.
+        device: Device that computes descriptors.
+        extent: Extent at which all methods extract patches from images. By default each uses its own, and SIFT is
+            computed in the image.
+        cache: Cache of descriptors; by default in the user's cache.
+        detector: Name in `DETECTORS` of the detector whose frames are described; none for sets of patches.
 
     Raises:
-        DoapError: for one that cannot be loaded, or is given twice.
+        DoapError: If a model cannot be loaded, is given twice, or none is given.
     """
-    if not given:
-        raise DoapError("no model to compare; give some with --models")
-    for name in given:
-        if given.count(name) > 1:
-            raise DoapError(f"--models: {name} is given twice")
-    models = [load(name, device) for name in given]
+    if not specs:
+        raise DoapError("no model to compare; give one or more names or paths of models")
+    for spec in specs:
+        if specs.count(spec) > 1:
+            raise DoapError(f"{spec}: given twice; give every model once")
+    models = [load(spec, device) for spec in specs]
     names = [model.name for model in models]
-    cutter, shared = Cutter(device), cache or DescriptorCache()
+    extractor, shared = PatchExtractor(device), cache or DescriptorCache()
     return [
-        Method(model.name if names.count(model.name) == 1 else wanted, wanted, model, extent, cutter, shared, detector)
-        for wanted, model in zip(given, models, strict=True)
+        Method(model.name if names.count(model.name) == 1 else spec, spec, model, extent, extractor, shared, detector)
+        for spec, model in zip(specs, models, strict=True)
     ]
 
 
 def _library_versions() -> str:
-    """What a handcrafted descriptor is computed by."""
+    """Return the versions of the libraries that compute handcrafted descriptors."""
     versions = [__version__]
     for package in ("opencv-contrib-python-headless", "kornia"):
         try:

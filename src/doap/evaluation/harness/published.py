@@ -1,4 +1,4 @@
-"""What others published, quoted beside what is measured; every figure with its source in published.yaml."""
+"""Published figures, quoted beside measured ones; published.yaml names the source of each."""
 
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ FILE = Path(__file__).with_suffix(".yaml")
 
 
 class Published(BaseModel):
-    """The figures of one method in one table."""
+    """Published figures of one method in one table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +34,7 @@ class _File(BaseModel):
     rows: list[Published]
 
     @model_validator(mode="after")
-    def _every_source_is_named(self) -> Self:
+    def _check_sources(self) -> Self:
         unknown = {row.source for row in self.rows} - set(self.sources)
         if unknown:
             raise ValueError(f"no such source: {', '.join(sorted(unknown))}")
@@ -47,30 +47,38 @@ def _read() -> _File:
 
 
 def published(table: str) -> list[Published]:
-    """The rows of a table, in the order of their publication: real-valued descriptors first."""
+    """Return the rows of a published table in their original order: real-valued descriptors first."""
     return [row for row in _read().rows if row.table == table]
 
 
 def sources(table: str) -> list[str]:
-    """Where the rows of a table come from, in words."""
+    """Return the sources of a table's rows, as text."""
     return [_read().sources[key] for key in dict.fromkeys(row.source for row in published(table))]
 
 
 def published_table(table: str, digits: int) -> Table:
-    """All rows of a table as they were published, a column a figure."""
+    """Return all rows of a published table, one column per figure."""
     rows = published(table)
     figures = max((tuple(row.figures) for row in rows), key=len)  # some row has them all
-    cells = [(row.method, size(row.kind, row.dimensions)) for row in rows]
-    values = [tuple(number(row.figures.get(name), digits) for name in figures) for row in rows]
-    body = tuple(Row((*words, *numbers), quoted=True) for words, numbers in zip(cells, values, strict=True))
-    return Table(("method", "size", *figures), body, words=2, note=notes(rows))
+    body = tuple(
+        Row(
+            (
+                row.method,
+                size(row.kind, row.dimensions),
+                *(number(row.figures.get(name), digits) for name in figures),
+            ),
+            quoted=True,
+        )
+        for row in rows
+    )
+    return Table(("method", "size", *figures), body, text_columns=2, note=notes(rows))
 
 
 def size(kind: Kind, dimensions: int) -> str:
-    """How long a descriptor is, as tables say it: dimensions, or bits with a b."""
+    """Return the length of a descriptor as tables write it: dimensions, or bits followed by b."""
     return f"{dimensions}b" if kind == "binary" else str(dimensions)
 
 
 def notes(rows: list[Published]) -> str:
-    """What must be said of single rows."""
+    """Return the notes of all rows that have one."""
     return "; ".join(f"{row.method}: {row.note}" for row in rows if row.note)

@@ -1,4 +1,4 @@
-"""A table of figures, the same for the terminal and for the report."""
+"""A table of results, for the terminal and for the report."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,12 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Row:
-    """The cells of a row as they are shown, and whether its figures were published rather than measured."""
+    """Formatted cells of one row.
+
+    Attributes:
+        cells: Text of each column.
+        quoted: Whether the figures are quoted from a publication rather than measured.
+    """
 
     cells: tuple[str, ...]
     quoted: bool = False
@@ -14,21 +19,21 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under the names of their columns.
+    """Rows and column names.
 
     Attributes:
-        columns: a line break in a name is one in the heading.
-        rows: in the order to show them.
-        words: how many of the first columns hold words; the others hold numbers.
-        note: what a reader must know to read it.
-        better: which numbers are the better ones, if that is known.
-        title: over it.
-        sources: of the quoted rows.
+        columns: Names of the columns; a line break is kept.
+        rows: Rows in display order.
+        text_columns: Number of leading columns that hold text; the others hold numbers.
+        note: Explanation, shown below the table.
+        better: Which numbers are better, if that is known.
+        title: Title, shown above the table.
+        sources: Sources of the quoted rows.
     """
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-    words: int = 1
+    text_columns: int = 1
     note: str = ""
     better: Literal["less", "more"] | None = None
     title: str = ""
@@ -36,5 +41,5 @@ class Table:
 
 
 def number(value: float | None, digits: int) -> str:
-    """A figure with so many digits, or a dash where there is none."""
+    """Format a number with a fixed number of decimals; a dash stands for None."""
     return "-" if value is None else f"{value:.{digits}f}"

@@ -1,1 +1,1 @@
-"""Verification, matching and retrieval on HPatches."""
+"""Patch verification, image matching and patch retrieval on HPatches."""

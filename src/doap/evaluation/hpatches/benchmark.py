@@ -1,173 +1,137 @@
-"""The three tasks of HPatches, at easy, hard and tough (paper, "HPatches"), on official folders and others like them.
+"""The three tasks of HPatches, at easy, hard and tough (paper, "HPatches"), on folders in the official format.
 
-Every figure is given by two rules. "official" is the arithmetic of the official Python code, for comparison with
-published figures. "fair" is true Average Precision (or ROC area) in which equally far items have no order, so that
-binary codes, whose distances tie often, gain and lose nothing by it.
+Every figure is computed by two rules. "official" is the arithmetic of the official Python code, for comparison with
+published figures. "tie-aware" is true Average Precision (or ROC area) in which items at equal distance have no order,
+so that binary codes, whose distances often tie, neither gain nor lose.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import ClassVar
 
 import numpy as np
+from torch import Tensor
 
-from doap.datasets.official.hpatches import source_files
-from doap.datasets.official.hpatches_tasks import find_split
-from doap.datasets.official.opening import open_any
-from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
-from doap.evaluation.harness.methods import Selection
+from doap.evaluation.harness.methods import Method, PatchDescriber
 from doap.evaluation.harness.result import Result, Score
+from doap.evaluation.harness.table import Table
+from doap.evaluation.hpatches.csv_descriptors import CsvDescriptors, write_descriptors
 from doap.evaluation.hpatches.distances import to_device
-from doap.evaluation.hpatches.lists import RetrievalLists, VerificationLists, retrieval_lists, verification_lists
 from doap.evaluation.hpatches.matching import matching
 from doap.evaluation.hpatches.retrieval import retrieval
+from doap.evaluation.hpatches.tables import hpatches_tables
+from doap.evaluation.hpatches.task_data import TASKS, TaskData, open_tasks
 from doap.evaluation.hpatches.verification import verification
-from doap.types import Descriptors, Progress, no_progress
+from doap.types import Progress, StepProgress, no_step_progress
 
-TASKS = ("verification", "matching", "retrieval")
 RULE = (
     "official: the arithmetic of the official Python code, areas by the trapezoid rule, ties in the order of its lists "
-    "(in verification negatives first, in retrieval positives first); fair: true AP and ROC area, ties in no order; "
-    "retrieval is the mean over the official pools that were filled"
+    "(in verification negatives first, in retrieval positives first); tie-aware: true AP and ROC area, ties in no "
+    "order; retrieval is the mean over the official pools that were filled"
 )
-
-
-class PatchDescriber(Protocol):
-    """What is judged: a `Method`, or descriptors made elsewhere (`hpatches_csv`)."""
-
-    @property
-    def name(self) -> str:
-        """In tables."""
-
-    def about(self) -> dict[str, Any]:
-        """For the record of a result."""
-
-    def describe_patches(self, selection: Selection, progress: Progress = no_progress) -> Descriptors:
-        """(n, d) float32 or (n, bits / 8) uint8."""
+COLUMNS = ("task", "balance", "condition", "noise", "pool", "rule", "value")  # of all tasks
 
 
 @dataclass(frozen=True)
-class HPatchesTest:
-    """What is described and compared.
+class HPatches:
+    """Verification, matching and retrieval of every method.
 
     Attributes:
-        folder: the data.
-        split: whose test sequences are used; None for all there are.
-        seed: of drawn lists.
-        tasks: those asked for that the data can give.
-        patches: of the test sequences.
-        pairs: for verification.
-        searches: for retrieval.
-        left_out: what the data cannot give, in one line each.
+        data: Folder of sequences in the official format, or of one sequence.
+        split: a, b, c, full, illum or view: only its test sequences are used. All sequences by default.
+        tasks: Some of `TASKS`.
+        seed: Seed of task lists that are not present and therefore sampled.
+        descriptors: Folders of descriptors computed elsewhere, evaluated beside the methods; see `CsvDescriptors`.
+        device: Device that computes distances.
     """
 
-    folder: Path
-    split: str | None
-    seed: int
-    tasks: tuple[str, ...]
-    patches: PatchSet
-    pairs: VerificationLists | None
-    searches: RetrievalLists | None
-    left_out: tuple[str, ...]
+    name: ClassVar[str] = "hpatches"
 
-    @cached_property
-    def selection(self) -> Selection:
-        """All patches, named by their pixels once for all descriptors."""
-        return Selection(self.patches)
+    data: Path
+    split: str | None = None
+    tasks: Sequence[str] = TASKS
+    seed: int = 0
+    descriptors: Sequence[Path] = ()
+    device: str = "cpu"
 
-    def settings(self) -> dict[str, Any]:
-        """For the record of a result."""
-        return {
-            "data": str(self.folder),
-            "split": self.split,
-            "sequences": [self.patches.sequence_names[number] for number in np.unique(self.patches.sequences)],
-            "patches": len(self.patches),
-            "tasks": list(self.tasks),
-            "seed": self.seed,
-            "verification lists": self.pairs.origin if self.pairs else None,
-            "retrieval lists": self.searches.origin if self.searches else None,
-            "left out": list(self.left_out),
-            "rule": RULE,
-        }
+    def evaluate(self, methods: Sequence[PatchDescriber], progress: StepProgress = no_step_progress) -> Result:
+        """Evaluate all methods and the given descriptor folders, one after the other.
 
+        Args:
+            methods: Methods to evaluate.
+            progress: Callback, called as `progress(step, done, total)`.
 
-def open_test(
-    folder: Path,
-    split: str | None = None,
-    tasks: Sequence[str] = TASKS,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> HPatchesTest:
-    """Open an HPatches folder and the lists of its tasks; patches are converted the first time, see `official`.
+        Raises:
+            DoapError: If data or descriptors cannot be read, two descriptors have the same name, or a descriptor is
+                not finite.
+        """
+        describers = [*methods, *map(CsvDescriptors, self.descriptors)]
+        _check_names([describer.name for describer in describers])
+        data = self._open(progress)
+        scores: list[Score] = []
+        for describer in describers:
+            found = describer.describe_patches(data.selection, partial(progress, f"describing, {describer.name}"))
+            if not np.isfinite(found).all():
+                raise DoapError(f"{describer.name}: some descriptors are not numbers; is the model damaged?")
+            codes = to_device(found, self.device)
+            for task in data.tasks:
+                for score in _evaluate_task(task, codes, data, partial(progress, f"{task}, {describer.name}")):
+                    scores.append({"descriptor": describer.name, **{name: score.get(name) for name in COLUMNS}})
+        return Result(
+            benchmark=self.name,
+            settings={**data.settings(), "rule": RULE},
+            methods=[describer.metadata() for describer in describers],
+            scores=scores,
+        )
 
-    Args:
-        folder: with a folder a sequence in the official format, or that of one sequence.
-        split: a, b, c, full, illum or view: its test sequences and, where they are there, its official lists.
-        tasks: some of `TASKS`.
-        seed: of lists that are drawn.
-        progress: told the pieces done of a conversion, and how many there are.
+    def export(self, methods: Sequence[Method], folder: Path, progress: StepProgress = no_step_progress) -> None:
+        """Write the descriptors of methods in the layout of the official benchmark, one folder per method.
 
-    Raises:
-        DoapError: one line that names the file and the error.
-    """
-    for task in tasks:
-        if task not in TASKS:
-            raise DoapError(f"--tasks: no task {task}; there are {', '.join(TASKS)}")
-    if not source_files(folder):
-        raise DoapError(f"{folder}: no HPatches sequence here (a folder with ref.png, e1.png … t5.png)")
-    sequences = find_split(folder, split).half("test") if split else None
-    patches = open_any(folder, progress, sequences)
-    pairs = verification_lists(patches, folder, split, seed) if "verification" in tasks else None
-    searches = retrieval_lists(patches, folder, split, seed) if "retrieval" in tasks else None
-    missing = []
-    if "verification" in tasks and not pairs:
-        missing.append("verification: needs a sequence with two points")
-    if pairs and "inter" not in pairs.negatives:
-        missing.append("verification, inter: needs a second sequence")
-    if "retrieval" in tasks and not searches:
-        missing.append("retrieval: needs distractors of other sequences")
-    possible = {"verification": pairs is not None, "matching": True, "retrieval": searches is not None}
-    wanted = tuple(task for task in TASKS if task in tasks and possible[task])
-    return HPatchesTest(folder, split, seed, wanted, patches, pairs, searches, tuple(missing))
+        Args:
+            methods: Methods whose descriptors are written.
+            folder: Parent of the new folders.
+            progress: Callback, called as `progress(step, done, total)`.
 
+        Raises:
+            DoapError: If one of the folders exists, or the data cannot be read.
+        """
+        targets = {method.name: folder / method.name.strip("/").replace("/", "_") for method in methods}
+        for target in targets.values():
+            if target.exists():
+                raise DoapError(f"{target}: exists already; remove it or choose another --export")
+        data = self._open(progress)
+        for method in methods:
+            found = method.describe_patches(data.selection, partial(progress, f"describing, {method.name}"))
+            write_descriptors(targets[method.name], data.patches, found, partial(progress, f"writing, {method.name}"))
 
-def evaluate(
-    test: HPatchesTest,
-    describers: Sequence[PatchDescriber],
-    device: str = "cpu",
-    begin: Callable[[str], Progress] = lambda _work: no_progress,
-) -> Result:
-    """Judge descriptors, one after the other.
+    @staticmethod
+    def tables(result: Result) -> list[Table]:
+        """Return one table per task, and one for balanced verification."""
+        return hpatches_tables(result)
 
-    Args:
-        test: from `open_test`.
-        describers: what to judge.
-        device: where distances are computed.
-        begin: told what begins, in words; gives what is then told how much of it is done.
-    """
-    scores: list[Score] = []
-    for describer in describers:
-        descriptors = describer.describe_patches(test.selection, begin(f"describing, {describer.name}"))
-        if not np.isfinite(descriptors).all():
-            raise DoapError(f"{describer.name}: some descriptors are not numbers; is the model damaged?")
-        codes = to_device(descriptors, device)
-        for task in test.tasks:
-            told = begin(f"{task}, {describer.name}")
-            if task == "verification" and test.pairs:
-                found = verification(codes, test.patches, test.pairs, told)
-            elif task == "retrieval" and test.searches:
-                found = retrieval(codes, test.patches, test.searches, told)
-            else:
-                found = matching(codes, test.patches, told)
-            scores += [{"descriptor": describer.name, **_columns(score)} for score in found]
-    about = [describer.about() for describer in describers]
-    return Result(benchmark="hpatches", settings=test.settings(), methods=about, scores=scores)
+    @staticmethod
+    def draw(result: Result, path: Path) -> None:
+        """Draw the bars of the paper's figure."""
+        from doap.evaluation.hpatches.figure import draw_hpatches
+
+        draw_hpatches(result, path)
+
+    def _open(self, progress: StepProgress) -> TaskData:
+        return open_tasks(self.data, self.split, self.tasks, self.seed, partial(progress, "converting"))
 
 
-def _columns(score: Score) -> Score:
-    """A score with the columns of all tasks, in one order."""
-    names = ("task", "balance", "condition", "noise", "pool", "rule", "value")
-    return {name: score.get(name) for name in names}
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise DoapError(f"two descriptors are called {name}; rename a folder of --descriptors")
+
+
+def _evaluate_task(task: str, codes: Tensor, data: TaskData, progress: Progress) -> list[Score]:
+    if task == "verification" and data.pairs:
+        return verification(codes, data.patches, data.pairs, progress)
+    if task == "retrieval" and data.searches:
+        return retrieval(codes, data.patches, data.searches, progress)
+    return matching(codes, data.patches, progress)

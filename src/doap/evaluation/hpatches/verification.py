@@ -1,7 +1,7 @@
-"""Patch verification on HPatches: which pairs show the same point, told by their distances alone.
+"""Patch verification on HPatches: classify pairs of patches as matching or not by their distance.
 
-Balanced: as many positive pairs as negative ones, area under the ROC curve. Imbalanced: a fifth of the positives, AP.
-In the official lists the negatives come first, and so they do among ties.
+Balanced: as many positive as negative pairs, area under the ROC curve. Imbalanced: a fifth of the positives, AP. In the
+official lists the negatives come first, and hence they do among ties.
 """
 
 import numpy as np
@@ -23,13 +23,13 @@ from doap.types import Progress, no_progress
 def verification(
     codes: Tensor, patches: PatchSet, lists: VerificationLists, progress: Progress = no_progress
 ) -> list[Score]:
-    """Scores in percent: by balance, kind of negatives, noise and rule.
+    """Return scores in percent, by balance, kind of negatives, noise and rule.
 
     Args:
         codes: (N, …) descriptors of all patches, on a device.
-        patches: N of them.
-        lists: the pairs.
-        progress: told the lists judged, and how many there are.
+        patches: Set of N patches.
+        lists: Pairs of patches.
+        progress: Callback, called as `progress(done, total)` with numbers of lists.
     """
     equal_within = tolerance(codes)
     scores: list[Score] = []
@@ -38,26 +38,26 @@ def verification(
         positive = _distances(codes, patches, lists.positives, noise)
         for kind, pairs in lists.negatives.items():
             negative = _distances(codes, patches, pairs, noise)
-            for (balance, rule), value in judge(negative, positive, equal_within).items():
-                about: Score = {"task": "verification", "balance": balance, "condition": kind, "noise": noise}
-                scores.append({**about, "rule": rule, "value": 100 * value})
+            for (balance, rule), value in evaluate_pairs(negative, positive, equal_within).items():
+                condition: Score = {"task": "verification", "balance": balance, "condition": kind, "noise": noise}
+                scores.append({**condition, "rule": rule, "value": 100 * value})
             progress(len(scores) // 4, total)
     return scores
 
 
-def judge(negative: Tensor, positive: Tensor, equal_within: float) -> dict[tuple[str, str], float]:
-    """ROC area and AP of (M,) negative and (P,) positive pairs' distances, by balance and rule."""
+def evaluate_pairs(negative: Tensor, positive: Tensor, equal_within: float) -> dict[tuple[str, str], float]:
+    """Compute ROC area and AP from the distances of (M,) negative and (P,) positive pairs, by balance and rule."""
     ranks = tie_ranks(torch.cat([negative, positive]), equal_within).astype(np.float64)
     same = np.arange(len(ranks)) >= len(negative)
-    few = len(negative) + len(positive) // 5
+    imbalanced = len(negative) + len(positive) // 5
     return {
         ("balanced", "official"): official_roc_area(ranks, same),
-        ("balanced", "fair"): roc_area(*roc(ranks, same)),
-        ("imbalanced", "official"): official_average_precision(ranks[:few], same[:few]),
-        ("imbalanced", "fair"): average_precision(ranks[:few], same[:few]),
+        ("balanced", "tie-aware"): roc_area(*roc(ranks, same)),
+        ("imbalanced", "official"): official_average_precision(ranks[:imbalanced], same[:imbalanced]),
+        ("imbalanced", "tie-aware"): average_precision(ranks[:imbalanced], same[:imbalanced]),
     }
 
 
 def _distances(codes: Tensor, patches: PatchSet, pairs: Pairs, noise: str) -> Tensor:
-    first, second = (find_patches(patches, places, noise) for places in pairs)
+    first, second = (find_patches(patches, locations, noise) for locations in pairs)
     return pair_distances(codes, first, second)

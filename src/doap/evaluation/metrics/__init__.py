@@ -1,1 +1,1 @@
-"""Metrics on ranked lists, and the significance of differences."""
+"""Metrics of ranked lists and pairs, and the significance of differences."""

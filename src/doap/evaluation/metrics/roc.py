@@ -1,4 +1,4 @@
-"""The trade between false positives and recall as the threshold on the distance grows."""
+"""The ROC curve of a threshold on the distance."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,27 +7,27 @@ Rates = NDArray[np.float64]
 
 
 def roc(distances: NDArray[np.float64], same: NDArray[np.bool_]) -> tuple[Rates, Rates]:
-    """False positive rate and recall at every threshold; pairs at equal distance pass together.
+    """Compute false positive rate and recall at every threshold; pairs at equal distance pass together.
 
     Args:
-        distances: (N,) of the pairs.
-        same: (N,) bool, which pairs match; some do, and some do not.
+        distances: (N,) distances of the pairs.
+        same: (N,) bool, which pairs match; both kinds must occur.
 
     Returns:
-        (T,) rates and (T,) recalls, both growing from 0 to 1.
+        (T,) rates and (T,) recalls, both increasing from 0 to 1.
     """
     order = np.argsort(distances, kind="stable")
     last_of_tie = np.append(np.flatnonzero(np.diff(distances[order])), len(order) - 1)
-    right = np.cumsum(same[order])[last_of_tie]
-    wrong = last_of_tie + 1 - right
-    return np.insert(wrong / wrong[-1], 0, 0.0), np.insert(right / right[-1], 0, 0.0)
+    matching = np.cumsum(same[order])[last_of_tie]
+    others = last_of_tie + 1 - matching
+    return np.insert(others / others[-1], 0, 0.0), np.insert(matching / matching[-1], 0, 0.0)
 
 
 def roc_area(rates: Rates, recalls: Rates) -> float:
-    """Area under the curve: how often a matching pair is nearer than another one, ties counting half."""
+    """Compute the area under the curve: how often a matching pair is nearer than another one, ties counting half."""
     return float((np.diff(rates) * (recalls[1:] + recalls[:-1]) / 2).sum())
 
 
-def recalls_at(rates: Rates, recalls: Rates, wanted: Rates) -> Rates:
-    """The best recall at a false positive rate of at most each of (K,) wanted ones."""
-    return recalls[np.searchsorted(rates, wanted, side="right") - 1]
+def recalls_at(rates: Rates, recalls: Rates, max_rates: Rates) -> Rates:
+    """Return the best recall at a false positive rate of at most each of the (K,) `max_rates`."""
+    return recalls[np.searchsorted(rates, max_rates, side="right") - 1]

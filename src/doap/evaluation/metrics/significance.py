@@ -1,7 +1,7 @@
-"""How sure a difference is: intervals by resampling, and a paired test by flipping signs.
+"""Significance of differences: bootstrap intervals of means, and a paired test by sign flips.
 
-Pairs of images of one sequence show the same scene and go up and down together. What is resampled or flipped is
-therefore the sequence, as a whole; the pairs themselves only where there is one sequence.
+Image pairs of one sequence show the same scene and are not independent. Whole sequences are therefore resampled or
+flipped, and single pairs only if there is one sequence.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from doap.evaluation.harness.result import Score
 
 RESAMPLES = 10_000
 LEVEL = 95  # percent
-EXACT = 16  # up to 65,536 ways to flip are all tried
+EXACT = 16  # clusters up to which all 2ⁿ sign flips, 65,536, are tried
 RULE = (
     f"sequences, or pairs where there is one sequence, are resampled {RESAMPLES:,} times for {LEVEL} % intervals, and "
     "flipped for two-sided p-values, which are not corrected for their number"
@@ -23,58 +23,57 @@ TOLERANCE = 1e-9  # relative; sums of the same numbers in another order are equa
 
 
 def mean_interval(values: ArrayLike, clusters: Sequence[str], seed: int = 0) -> tuple[float, float] | tuple[None, None]:
-    """The 95 % interval of a mean by bootstrap: clusters are drawn with replacement, 10,000 times.
+    """Compute the 95 % bootstrap interval of a mean: clusters are resampled with replacement, 10,000 times.
 
-    One cluster says nothing of how much others would differ: it has no interval.
+    A single cluster has no interval, since it does not show how much others would differ.
 
     Args:
         values: (N,), at least one.
-        clusters: (N,) which values belong together.
-        seed: of the drawing.
+        clusters: (N,) cluster of each value.
+        seed: Seed of the resampling.
     """
     sums, counts = _by_cluster(np.asarray(values, np.float64), clusters)
     if len(sums) == 1:
         return None, None
-    draws = np.random.default_rng(seed).integers(0, len(sums), (RESAMPLES, len(sums)))
-    means = sums[draws].sum(1) / counts[draws].sum(1)
+    samples = np.random.default_rng(seed).integers(0, len(sums), (RESAMPLES, len(sums)))
+    means = sums[samples].sum(1) / counts[samples].sum(1)
     low, high = np.percentile(means, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
     return float(low), float(high)
 
 
 def sign_flip_test(differences: ArrayLike, clusters: Sequence[str], seed: int = 0) -> float:
-    """Two-sided p-value of paired differences: how often chance alone makes the mean as far from zero.
+    """Compute the two-sided p-value of paired differences: how often chance moves the mean as far from zero.
 
-    If two descriptors are equally good, the sign of each cluster's difference is a coin's. All 2ⁿ signs are tried for
-    up to 16 clusters, otherwise 10,000 random ones.
+    If two descriptors are equally good, the difference of each cluster is positive or negative with equal probability.
+    All 2ⁿ signs are tried for up to 16 clusters, otherwise 10,000 random ones.
 
     Args:
-        differences: (N,) of the pairs of values.
-        clusters: (N,) which belong together; all of one change sign together.
-        seed: of the random signs.
+        differences: (N,) differences of the paired values.
+        clusters: (N,) cluster of each; all of one cluster change sign together.
+        seed: Seed of the random signs.
     """
     sums, _ = _by_cluster(np.asarray(differences, np.float64), clusters)
     count = len(sums)
-    reached = abs(sums.sum()) - TOLERANCE * np.abs(sums).sum()
+    observed = abs(sums.sum()) - TOLERANCE * np.abs(sums).sum()
     if count <= EXACT:
         signs = 1 - 2 * (np.arange(1 << count)[:, None] >> np.arange(count) & 1)
-        return float((np.abs(signs @ sums) >= reached).mean())
+        return float((np.abs(signs @ sums) >= observed).mean())
     signs = 1 - 2 * np.random.default_rng(seed).integers(0, 2, (RESAMPLES, count))
-    # The signs that were observed are one of the random ones, so that p is never 0.
-    return float((1 + (np.abs(signs @ sums) >= reached).sum()) / (1 + RESAMPLES))
+    # The observed signs count as one of the random ones, so that p is never 0.
+    return float((1 + (np.abs(signs @ sums) >= observed).sum()) / (1 + RESAMPLES))
 
 
 def clusters_of(scores: Sequence[Score]) -> list[str]:
-    """What is resampled as a whole, a name a row: the sequences, or the pairs if all are of one sequence."""
+    """Return the cluster of each row: its sequence, or its pair if all rows are of one sequence."""
     sequences = [str(row["sequence"]) for row in scores]
     return sequences if len(set(sequences)) > 1 else [str(row["pair"]) for row in scores]
 
 
 def summarise(scores: Sequence[Score], columns: Sequence[str]) -> list[Score]:
-    """A row a descriptor, best first by the first column that has values: means over pairs, with their intervals.
+    """Average scores over pairs, one row per descriptor, best first by the first column that has values.
 
     Returns:
-        Rows with the keys "descriptor" and for each column its name, "… low" and "… high"; None where no pair has a
-        value.
+        Rows with the key "descriptor" and for each column its name, "… low" and "… high"; None if no pair has a value.
     """
     rows: list[Score] = []
     for name in dict.fromkeys(str(row["descriptor"]) for row in scores):
@@ -90,42 +89,45 @@ def summarise(scores: Sequence[Score], columns: Sequence[str]) -> list[Score]:
 
 
 def compare(scores: Sequence[Score], columns: Sequence[str]) -> list[Score]:
-    """Every two descriptors on every column, on the pairs where both have a value: the mean of a minus b, with p.
+    """Test every two descriptors on every column, on the pairs where both have a value.
 
-    The p-values are of single tests, not corrected for their number.
+    Returns:
+        Rows with the mean of a - b, its interval, and p. The p-values are of single tests, not corrected for their
+        number.
     """
     names = list(dict.fromkeys(str(row["descriptor"]) for row in scores))
-    rows: list[Score] = []
-    for column in columns:
-        for a, b in combinations(names, 2):
-            kept = [
-                (one, other)
-                for one, other in zip(*(_of(scores, name) for name in (a, b)), strict=True)
-                if one[column] is not None and other[column] is not None
-            ]
-            if not kept:
-                continue
-            clusters = clusters_of([one for one, _ in kept])
-            apart = _values([one for one, _ in kept], column) - _values([other for _, other in kept], column)
-            low, high = mean_interval(apart, clusters)
-            rows.append(
-                {
-                    "measure": column,
-                    "a": a,
-                    "b": b,
-                    "a - b": float(apart.mean()),
-                    "low": low,
-                    "high": high,
-                    "p": sign_flip_test(apart, clusters),
-                    "pairs": len(apart),
-                    "clusters": len(set(clusters)),
-                }
-            )
-    return rows
+    return [
+        row
+        for column in columns
+        for a, b in combinations(names, 2)
+        if (row := _compare_two(scores, column, a, b)) is not None
+    ]
 
 
-def _of(scores: Sequence[Score], name: str) -> list[Score]:
-    return [row for row in scores if row["descriptor"] == name]
+def _compare_two(scores: Sequence[Score], column: str, a: str, b: str) -> Score | None:
+    """Return the row of two descriptors, or None if they have no pair in common."""
+    both = [
+        (row_a, row_b)
+        for row_a, row_b in zip(*([row for row in scores if row["descriptor"] == n] for n in (a, b)), strict=True)
+        if row_a[column] is not None and row_b[column] is not None
+    ]
+    if not both:
+        return None
+    rows_a, rows_b = [row for row, _ in both], [row for _, row in both]
+    clusters = clusters_of(rows_a)
+    differences = _values(rows_a, column) - _values(rows_b, column)
+    low, high = mean_interval(differences, clusters)
+    return {
+        "measure": column,
+        "a": a,
+        "b": b,
+        "a - b": float(differences.mean()),
+        "low": low,
+        "high": high,
+        "p": sign_flip_test(differences, clusters),
+        "pairs": len(differences),
+        "clusters": len(set(clusters)),
+    }
 
 
 def _values(rows: Sequence[Score], column: str) -> NDArray[np.float64]:
@@ -133,8 +135,8 @@ def _values(rows: Sequence[Score], column: str) -> NDArray[np.float64]:
 
 
 def _by_cluster(values: NDArray[np.float64], clusters: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Sum and count of each cluster's values."""
+    """Return the sum and the number of each cluster's values."""
     if len(values) != len(clusters) or not len(values):
-        raise ValueError(f"a cluster a value, and at least one; not {len(clusters)} and {len(values)}")
-    _, place = np.unique(np.asarray(clusters), return_inverse=True)
-    return np.bincount(place, weights=values).astype(np.float64), np.bincount(place).astype(np.int64)
+        raise ValueError(f"needs one cluster per value, and at least one; not {len(clusters)} and {len(values)}")
+    _, index = np.unique(np.asarray(clusters), return_inverse=True)
+    return np.bincount(index, weights=values).astype(np.float64), np.bincount(index).astype(np.int64)

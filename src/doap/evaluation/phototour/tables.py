@@ -1,13 +1,13 @@
-"""Table 1 of the paper: six train/test combinations of the three scenes, ours measured and others' quoted."""
+"""Table 1 of the paper: six train/test combinations of the three scenes, measured rows beside quoted ones."""
 
 from typing import Any, cast
 
 from doap.evaluation.harness.published import notes, published, size, sources
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
-from doap.evaluation.phototour.benchmark import scene_of
+from doap.evaluation.phototour.pair_test import scene_of
 
-# What is trained on and what is tested on, in the paper's order.
+# Training scene and test scene, in the paper's order.
 COMBINATIONS = (
     ("notredame", "liberty"),
     ("yosemite", "liberty"),
@@ -18,17 +18,17 @@ COMBINATIONS = (
 )
 NOTE = (
     "FPR95 %, trained on → tested on; less is better; b are bits. A descriptor that was trained on none of the scenes "
-    "has one figure a test. The mean stands where all six figures do"
+    "has one figure per test scene. The mean is given where all six figures are"
 )
 
 Rates = dict[tuple[str, str], float]
 
 
 def phototour_table(result: Result | None) -> Table:
-    """The measured rows, then the quoted ones.
+    """Return the table: measured rows, then quoted ones.
 
     Args:
-        result: of `phototour.evaluate`; None where nothing was measured.
+        result: Result of `Phototour`; None for the quoted rows alone.
     """
     columns = tuple(f"{train} →\n{test}" for train, test in COMBINATIONS)
     quoted = published("phototour")
@@ -36,12 +36,11 @@ def phototour_table(result: Result | None) -> Table:
         _row(row.method, size(row.kind, row.dimensions), _by_combination(row.figures), row.figures["mean"], True)
         for row in quoted
     ]
-    said = "; ".join(filter(None, (NOTE, notes(quoted))))
     return Table(
         ("method", "size", *columns, "mean"),
         tuple(rows),
-        words=2,
-        note=said,
+        text_columns=2,
+        note="; ".join(filter(None, (NOTE, notes(quoted)))),
         better="less",
         title="UBC Phototour",
         sources=tuple(sources("phototour")),
@@ -49,42 +48,43 @@ def phototour_table(result: Result | None) -> Table:
 
 
 def measured_rows(result: Result) -> list[Row]:
-    """A row a method, real-valued ones first: the models that are one method trained on different scenes share it."""
+    """Return one row per method, real-valued ones first; models that differ only in the training scene share a row."""
     rows = []
-    for method, models in _methods(result.methods).items():
+    for method, models in _group_models(result.methods).items():
         rates: Rates = {}
         for score in result.scores:
             if score["descriptor"] in [model["name"] for model in models]:
                 rates.update(_fill(str(score["trained on"]), str(score["test"]), cast(float, score["fpr95"])))
         mean = sum(rates.values()) / len(rates) if len(rates) == len(COMBINATIONS) else None
-        rows.append((models[0]["kind"], _row(method, size(models[0]["kind"], models[0]["dimensions"]), rates, mean)))
-    return [row for kind in ("real", "binary") for of_kind, row in rows if of_kind == kind]
+        kind = models[0]["kind"]
+        rows.append((kind, _row(method, size(kind, models[0]["dimensions"]), rates, mean)))
+    return [row for wanted in ("real", "binary") for kind, row in rows if kind == wanted]
 
 
-def _methods(methods: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The models of each method: those that differ in the scene alone, which ends their names."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for model in methods:
+def _group_models(models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Group models that are one method trained on different scenes: their names differ only in the scene at the end."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for model in models:
         name, scene = str(model["name"]), model["trained on"]
         stem = name[: -len(scene)].rstrip("-_. ") if scene and scene_of(name) == scene else ""
-        others = found.get(stem, [])
-        alike = all((o["kind"], o["dimensions"]) == (model["kind"], model["dimensions"]) for o in others)
-        if stem and alike and scene not in [other["trained on"] for other in others]:
-            found.setdefault(stem, []).append(model)
+        others = groups.get(stem, [])
+        is_same_size = all((o["kind"], o["dimensions"]) == (model["kind"], model["dimensions"]) for o in others)
+        if stem and is_same_size and scene not in [other["trained on"] for other in others]:
+            groups.setdefault(stem, []).append(model)
         else:
-            found[name] = [model]
-    return found
+            groups[name] = [model]
+    return groups
 
 
 def _fill(train: str, test: str, rate: float) -> Rates:
-    """Where a figure stands: in its own column or, without a training scene, in all columns of its test."""
+    """Return the columns of a figure: its own, or all columns of the test scene if there is no training scene."""
     return {pair: rate for pair in COMBINATIONS if pair[1] == test and train in ("", pair[0])}
 
 
 def _by_combination(figures: dict[str, float]) -> Rates:
     rates: Rates = {}
-    for place, rate in figures.items():
-        train, _, test = place.rpartition("/")
+    for name, rate in figures.items():
+        train, _, test = name.rpartition("/")
         rates.update(_fill(train, test, rate))
     return rates
 

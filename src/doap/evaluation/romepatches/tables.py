@@ -1,4 +1,4 @@
-"""Table 2 of the paper: retrieval mAP on both halves of RomePatches, ours measured and others' quoted."""
+"""Table 2 of the paper: retrieval mAP on both halves of RomePatches, measured rows beside quoted ones."""
 
 from typing import cast
 
@@ -8,28 +8,27 @@ from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
 
 NOTE = (
-    "mAP %; more is better; b are bits. Every patch is a query; in brackets, where the data names them: the official "
+    "mAP %; more is better; b are bits. Every patch is a query; in brackets, where the data names them, the official "
     "queries alone, which rank the other patches"
 )
 
 
 def romepatches_table(result: Result | None) -> Table:
-    """The measured rows, then the quoted ones.
+    """Return the table: measured rows, then quoted ones.
 
     Args:
-        result: of `romepatches.evaluate`; None where nothing was measured.
+        result: Result of `RomePatches`; None for the quoted rows alone.
     """
     quoted = published("romepatches")
     rows = measured_rows(result) if result else []
     for row in quoted:
         cells = (number(row.figures.get(half), 1) for half in HALVES)
         rows.append(Row((row.method, size(row.kind, row.dimensions), *cells), quoted=True))
-    said = "; ".join(filter(None, (NOTE, notes(quoted))))
     return Table(
         ("method", "size", *HALVES),
         tuple(rows),
-        words=2,
-        note=said,
+        text_columns=2,
+        note="; ".join(filter(None, (NOTE, notes(quoted)))),
         better="more",
         title="RomePatches",
         sources=tuple(sources("romepatches")),
@@ -37,7 +36,7 @@ def romepatches_table(result: Result | None) -> Table:
 
 
 def measured_rows(result: Result) -> list[Row]:
-    """A row a descriptor, in the order given."""
+    """Return one row per descriptor, in the order of the methods."""
     scores = {(score["descriptor"], score["half"]): score for score in result.scores}
     rows = []
     for model in result.methods:

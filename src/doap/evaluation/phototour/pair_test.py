@@ -1,0 +1,133 @@
+"""The official pairs of a Phototour scene, and FPR95 on them."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from doap.datasets.official.opening import open_dataset
+from doap.datasets.official.phototour import INFO, PAIRS, read_pairs, source_files
+from doap.datasets.sets.patch_set import PatchSet
+from doap.errors import DoapError
+from doap.evaluation.harness.methods import Selection
+from doap.evaluation.metrics.average_precision import false_positive_rate_at_recall
+from doap.networks.descriptor import Descriptor, describe_patches
+from doap.types import Descriptors, Progress, no_progress
+
+SCENES = ("liberty", "notredame", "yosemite")
+CHUNK_SIZE = 4096  # pairs compared at once
+
+
+@dataclass(frozen=True)
+class PairTest:
+    """A patch set with matching and non-matching pairs of its patches.
+
+    Attributes:
+        name: Name of the set.
+        patches: Patch set; only patches that occur in pairs are read.
+        first: (P,) indices of patches.
+        second: (P,) indices of patches.
+        same: (P,) bool, whether both patches show the same point.
+    """
+
+    name: str
+    patches: PatchSet
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    same: NDArray[np.bool_]
+
+    @cached_property
+    def selection(self) -> Selection:
+        """The patches that occur in pairs, each once."""
+        return Selection(self.patches, np.union1d(self.first, self.second))
+
+    def distances(self, descriptors: Descriptors) -> NDArray[np.float64]:
+        """Return the (P,) distances of the pairs, given the descriptors of `selection`; see `pair_distances`."""
+        used = np.asarray(self.selection.indices)
+        first, second = (np.searchsorted(used, patches) for patches in (self.first, self.second))
+        chunks = (slice(start, start + CHUNK_SIZE) for start in range(0, len(first), CHUNK_SIZE))
+        return np.concatenate([pair_distances(descriptors[first[c]], descriptors[second[c]]) for c in chunks])
+
+
+def open_test(folder: Path, progress: Progress = no_progress) -> PairTest:
+    """Open the official test of a scene; its patches are converted on first use, see `open_dataset`.
+
+    Args:
+        folder: Folder with the patch images, info.txt and m50_100000_100000_0.txt.
+        progress: Callback of the conversion, called as `progress(done, total)`.
+
+    Raises:
+        DoapError: If a file is missing or cannot be read.
+    """
+    if not source_files(folder):
+        raise DoapError(f"{folder}: not an official folder of Phototour ({INFO} and *.bmp)")
+    patches = open_dataset(folder, progress)
+    first, second, same = read_pairs(folder / PAIRS, len(patches))
+    if same.all() or not same.any():
+        raise DoapError(f"{folder / PAIRS}: needs matching and non-matching pairs; download the official data again")
+    return PairTest(folder.absolute().name, patches, first, second, same)
+
+
+def find_scenes(folder: Path) -> dict[str, Path]:
+    """Return the official folders of scenes: the folder itself, or those inside it, by scene.
+
+    Raises:
+        DoapError: If there is none, one is not named after its scene, or two are of the same scene.
+    """
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    official = [folder] if source_files(folder) else [path for path in inside if source_files(path)]
+    if not official:
+        raise DoapError(f"{folder}: not an official folder of Phototour ({INFO} and *.bmp), and contains none")
+    scenes: dict[str, Path] = {}
+    for path in official:
+        scene = scene_of(path.absolute().name)
+        if not scene:
+            names = ", ".join(SCENES)
+            raise DoapError(f"{path}: name it after its scene ({names}): models are not tested where they were trained")
+        if scene in scenes:
+            raise DoapError(f"{folder}: {scenes[scene].name} and {path.name} are both {scene}; give one of them")
+        scenes[scene] = path
+    return {scene: scenes[scene] for scene in SCENES if scene in scenes}
+
+
+def scene_of(name: str) -> str:
+    """Return the scene that a name ends in, as in "phototour-liberty" or "doap-liberty"; an empty string if in none.
+
+    Example:
+        >>> scene_of("phototour-liberty"), scene_of("mine")
+        ('liberty', '')
+    """
+    ending = re.search(rf"(?:^|[-_. ])({'|'.join(SCENES)})$", name.lower())
+    return ending[1] if ending else ""
+
+
+def fpr95(model: Descriptor, test: PairTest | Path, progress: Progress = no_progress) -> float:
+    """Compute the false positive rate at 95 % recall; ties are counted as in `false_positive_rate_at_recall`.
+
+    Real-valued descriptors are compared by Euclidean distance, binary ones by Hamming distance.
+
+    Args:
+        model: Model to evaluate.
+        test: Test from `open_test`, or its folder.
+        progress: Callback, called as `progress(done, total)` with numbers of patches that occur in pairs.
+
+    Returns:
+        Rate in [0, 1].
+    """
+    pairs = open_test(test) if isinstance(test, Path) else test
+    chunks = []
+    for chunk, pixels in pairs.selection.chunks():
+        chunks.append(describe_patches(pixels, model))
+        progress(chunk.stop, len(pairs.selection))
+    return false_positive_rate_at_recall(pairs.distances(np.concatenate(chunks)), pairs.same)
+
+
+def pair_distances(first: Descriptors, second: Descriptors) -> NDArray[np.float64]:
+    """Return the (P,) distances of descriptors by row: Hamming of (P, bits / 8) uint8, else Euclidean of (P, d)."""
+    if first.dtype == np.uint8:
+        return np.asarray(np.unpackbits(np.bitwise_xor(first, second), axis=1).sum(1), np.float64)
+    # In float64, so that the order of close pairs does not depend on rounding.
+    return np.asarray(np.linalg.norm(first.astype(np.float64) - second, axis=1))
