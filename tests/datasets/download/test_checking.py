@@ -48,12 +48,12 @@ SETS: dict[str, tuple[Callable[[Path], Path], Inspect, dict[str, int]]] = {
 @pytest.mark.parametrize("name", SETS)
 def test_small_sets_are_counted_and_hashed(tmp_path: Path, name: str) -> None:
     make, inspect, counts = SETS[name]
-    found = inspect(make(tmp_path / "first" / "set"))
-    assert found.counts == counts
+    content = inspect(make(tmp_path / "first" / "set"))
+    assert content.counts == counts
     calls: list[tuple[int, int]] = []
-    first = content_hash(found, lambda done, total: calls.append((done, total)))
+    first = content_hash(content, lambda done, total: calls.append((done, total)))
     assert first == content_hash(inspect(make(tmp_path / "second" / "set")))
-    assert calls[-1][0] == calls[-1][1] == sum(path.stat().st_size for path in found.files)
+    assert calls[-1][0] == calls[-1][1] == sum(path.stat().st_size for path in content.files)
 
 
 def test_the_hash_is_as_documented(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_both_versions_of_matlab_files_have_the_same_hash(tmp_path: Path) -> Non
 
 
 def test_the_real_oxford_sequences_are_complete(oxford: Path) -> None:
-    found = checking.inspect_oxford(oxford)
-    assert found.counts == {"sequences": 8, "images": 48}
-    assert len(content_hash(found)) == 64
+    content = checking.inspect_oxford(oxford)
+    assert content.counts == {"sequences": 8, "images": 48}
+    assert len(content_hash(content)) == 64
 
 
 def short_strip(folder: Path) -> None:

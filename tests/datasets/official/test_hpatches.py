@@ -74,18 +74,22 @@ def test_round_trip_of_several_sequences(tmp_path: Path) -> None:
     made = some_folder(tmp_path / "hpatches")
     calls: list[tuple[int, int]] = []
     convert_hpatches(tmp_path / "hpatches", tmp_path / "set", lambda done, total: calls.append((done, total)))
-    found = PatchSet.open(tmp_path / "set")
-    assert found.sequence_names == ["i_dome", "v_there"]
+    converted = PatchSet.open(tmp_path / "set")
+    assert converted.sequence_names == ["i_dome", "v_there"]
     assert calls == [(n, 32) for n in range(1, 33)]
-    assert len(np.unique(found.groups)) == 8
+    assert len(np.unique(converted.groups)) == 8
     image_noise = {name: (int(name[1]), "reht".index(name[0])) if name != "ref" else (0, 0) for name in OFFICIAL}
-    for number, name in enumerate(found.sequence_names):
+    for number, name in enumerate(converted.sequence_names):
         for strip, patches in made[name].items():
             image, noise = image_noise[strip]
-            mask = (found.sequences == number) & (found.labels["image"] == image) & (found.labels["noise"] == noise)
+            mask = (
+                (converted.sequences == number)
+                & (converted.labels["image"] == image)
+                & (converted.labels["noise"] == noise)
+            )
             where = np.flatnonzero(mask)
-            np.testing.assert_array_equal(found.take(where), patches)
-            np.testing.assert_array_equal(found.groups[where], np.arange(len(patches)) + 5 * number)
+            np.testing.assert_array_equal(converted.take(where), patches)
+            np.testing.assert_array_equal(converted.groups[where], np.arange(len(patches)) + 5 * number)
 
 
 def test_strips_are_written_as_the_official_ones(tmp_path: Path, hpatches_patches: Path) -> None:
@@ -222,17 +226,17 @@ def test_verification_pairs(tmp_path: Path) -> None:
 def test_the_patches_of_a_list_are_found(tmp_path: Path) -> None:
     made = some_folder(tmp_path / "hpatches")
     convert_hpatches(tmp_path / "hpatches", tmp_path / "set")
-    found = PatchSet.open(tmp_path / "set")
+    converted = PatchSet.open(tmp_path / "set")
     (tmp_path / "pairs.csv").write_text(VERIFICATION)
     first, second = read_verification_pairs(tmp_path / "pairs.csv")
     expected = [made["v_there"]["ref"][2], made["i_dome"]["h3"][4]]
-    np.testing.assert_array_equal(found.take(find_patches(found, first, "hard")), expected)
+    np.testing.assert_array_equal(converted.take(find_patches(converted, first, "hard")), expected)
     expected = [made["i_dome"]["t4"][1], made["i_dome"]["t3"][0]]
-    np.testing.assert_array_equal(found.take(find_patches(found, second, "tough")), expected)
+    np.testing.assert_array_equal(converted.take(find_patches(converted, second, "tough")), expected)
     with pytest.raises(DoapError, match="row 9 of i_dome, which has 5 rows"):
-        find_patches(found, PatchLocations(["i_dome"], np.zeros(1, int), np.zeros(1, int), np.array([9])), "easy")
+        find_patches(converted, PatchLocations(["i_dome"], np.zeros(1, int), np.zeros(1, int), np.array([9])), "easy")
     with pytest.raises(DoapError, match="1 sequences that are not in the set: i_moon"):
-        find_patches(found, PatchLocations(["i_moon"], np.zeros(1, int), np.zeros(1, int), np.array([0])), "easy")
+        find_patches(converted, PatchLocations(["i_moon"], np.zeros(1, int), np.zeros(1, int), np.array([0])), "easy")
 
 
 @pytest.mark.parametrize(

@@ -43,17 +43,17 @@ def write_hpatches(folder: Path, suffix: str = ".ppm") -> None:
 @pytest.mark.parametrize("suffix", [".png", ".ppm", ".pgm"])
 def test_oxford_in_every_format(tmp_path: Path, suffix: str, xml: bool) -> None:
     write_oxford(tmp_path / "graf", suffix, xml)
-    found = read_sequence(tmp_path / "graf")
-    assert found.name == "graf"
-    assert [p.name for p in found.images] == [f"img{n}{suffix}" for n in range(1, 7)]
-    np.testing.assert_allclose(found.homographies, [np.eye(3), *MAPS], rtol=1e-9)
+    sequence = read_sequence(tmp_path / "graf")
+    assert sequence.name == "graf"
+    assert [p.name for p in sequence.images] == [f"img{n}{suffix}" for n in range(1, 7)]
+    np.testing.assert_allclose(sequence.homographies, [np.eye(3), *MAPS], rtol=1e-9)
 
 
 def test_hpatches(tmp_path: Path) -> None:
     write_hpatches(tmp_path / "v_wall")
-    found = read_sequence(tmp_path / "v_wall")
-    assert [p.name for p in found.images] == [f"{n}.ppm" for n in range(1, 7)]
-    np.testing.assert_allclose(found.homographies, [np.eye(3), *MAPS], rtol=1e-7)
+    sequence = read_sequence(tmp_path / "v_wall")
+    assert [p.name for p in sequence.images] == [f"{n}.ppm" for n in range(1, 7)]
+    np.testing.assert_allclose(sequence.homographies, [np.eye(3), *MAPS], rtol=1e-7)
 
 
 def test_all_sequences_below_a_folder(tmp_path: Path) -> None:
@@ -70,9 +70,9 @@ def test_all_sequences_below_a_folder(tmp_path: Path) -> None:
 
 
 def test_the_homographies_are_as_opencv_reads_them(oxford: Path) -> None:
-    found = find_sequences(oxford)
-    assert [s.name for s in found] == ["bark", "bikes", "boat", "graf", "leuven", "trees", "ubc", "wall"]
-    for sequence in found:
+    sequences = find_sequences(oxford)
+    assert [s.name for s in sequences] == ["bark", "bikes", "boat", "graf", "leuven", "trees", "ubc", "wall"]
+    for sequence in sequences:
         for number in range(2, 7):
             store = cv2.FileStorage(str(oxford / sequence.name / f"H1to{number}p.xml"), cv2.FILE_STORAGE_READ)
             first = store.root().keys()[0]
@@ -97,11 +97,11 @@ def test_the_homographies_map_the_reference_into_the_images(oxford: Path, hpatch
 
 
 def test_hpatches_sequences(hpatches_sequences: Path) -> None:
-    found = find_sequences(hpatches_sequences)
-    assert [s.name for s in found] == ["v_churchill", "v_wormhole"]
+    sequences = find_sequences(hpatches_sequences)
+    assert [s.name for s in sequences] == ["v_churchill", "v_wormhole"]
     for number in range(2, 7):
         expected = np.loadtxt(hpatches_sequences / "v_churchill" / f"H_1_{number}")
-        np.testing.assert_array_equal(found[0].homographies[number - 1], expected)
+        np.testing.assert_array_equal(sequences[0].homographies[number - 1], expected)
 
 
 BOMB = (

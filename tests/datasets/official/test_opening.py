@@ -129,8 +129,8 @@ def test_concurrent_openings_convert_once(tmp_path: Path) -> None:
     some_phototour(tmp_path / "liberty")
     counter = ConversionCounter()
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda _: locate(tmp_path / "liberty", counter), range(2)))
-    assert found[0] == found[1]
+        paths = list(pool.map(lambda _: locate(tmp_path / "liberty", counter), range(2)))
+    assert paths[0] == paths[1]
     assert counter.conversions == 1
 
 

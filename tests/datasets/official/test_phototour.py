@@ -16,10 +16,10 @@ def test_patches_points_and_padding(tmp_path: Path) -> None:
     assert (tmp_path / "liberty" / "patches0001.bmp").stat().st_size == 1_049_654  # as the official ones
     calls: list[tuple[int, int]] = []
     convert_phototour(tmp_path / "liberty", tmp_path / "set", lambda done, total: calls.append((done, total)))
-    found = PatchSet.open(tmp_path / "set")
-    np.testing.assert_array_equal(found.take(np.arange(300)), patches)
-    np.testing.assert_array_equal(found.groups, points)
-    assert (len(found), found.sequence_names) == (300, ["liberty"])
+    converted = PatchSet.open(tmp_path / "set")
+    np.testing.assert_array_equal(converted.take(np.arange(300)), patches)
+    np.testing.assert_array_equal(converted.groups, points)
+    assert (len(converted), converted.sequence_names) == (300, ["liberty"])
     assert calls == [(1, 2), (2, 2)]
 
 

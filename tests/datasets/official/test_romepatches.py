@@ -26,14 +26,14 @@ def test_both_halves(tmp_path: Path, version: str) -> None:
     test, test_labels = write_half(tmp_path / "rome", "test", WRITERS[version], 2)
     calls: list[tuple[int, int]] = []
     convert_romepatches(tmp_path / "rome", tmp_path / "set", lambda done, total: calls.append((done, total)))
-    found = PatchSet.open(tmp_path / "set")
-    assert found.sequence_names == ["train", "test"]
+    converted = PatchSet.open(tmp_path / "set")
+    assert converted.sequence_names == ["train", "test"]
     assert calls == [(1, 2), (2, 2)]
-    np.testing.assert_array_equal(found.take(np.arange(120)), [luma(p) for p in np.concatenate([train, test])])
-    assert set(np.diff(found.members_start)) == {PER_GROUP}
+    np.testing.assert_array_equal(converted.take(np.arange(120)), [luma(p) for p in np.concatenate([train, test])])
+    assert set(np.diff(converted.members_start)) == {PER_GROUP}
     both = np.concatenate([train_labels, test_labels + 1000])
-    np.testing.assert_array_equal(found.groups[:, None] == found.groups, both[:, None] == both)
-    np.testing.assert_array_equal(found.labels["query"], np.tile(np.arange(60) < QUERIES, 2))
+    np.testing.assert_array_equal(converted.groups[:, None] == converted.groups, both[:, None] == both)
+    np.testing.assert_array_equal(converted.labels["query"], np.tile(np.arange(60) < QUERIES, 2))
 
 
 def test_one_half(tmp_path: Path) -> None:
@@ -61,17 +61,17 @@ def test_other_layouts_are_taken_by_shape(tmp_path: Path, layout: str, version: 
     write(folder / "patch_retrieval_Rome_test.mat", data=LAYOUTS[layout], other=np.arange(5.0)[None])
     write(folder / "patch_retrieval_Rome_test_labels.mat", groups=np.arange(20.0)[:, None] // 2)
     convert_romepatches(folder, tmp_path / "set")
-    found = PatchSet.open(tmp_path / "set")
-    np.testing.assert_array_equal(found.take(np.arange(20)), GREY)
-    np.testing.assert_array_equal(found.groups, np.arange(20) // 2)
-    assert not found.labels["query"].any()
+    converted = PatchSet.open(tmp_path / "set")
+    np.testing.assert_array_equal(converted.take(np.arange(20)), GREY)
+    np.testing.assert_array_equal(converted.groups, np.arange(20) // 2)
+    assert not converted.labels["query"].any()
 
 
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 2, 3, 1), (2, 3, 1, 0), (1, 2, 3, 0)])
 def test_colour_is_found_on_any_axis(axes: tuple[int, ...]) -> None:
     colour = np.random.default_rng(6).integers(0, 256, (4, 3, 51, 51), dtype=np.uint8)
-    found = find_patches({"patches": colour.transpose(axes)}, Path("x.mat"))
-    np.testing.assert_array_equal(found, [luma(p) for p in colour])
+    converted = find_patches({"patches": colour.transpose(axes)}, Path("x.mat"))
+    np.testing.assert_array_equal(converted, [luma(p) for p in colour])
 
 
 PATCHES, LABELS = "patch_retrieval_Rome_train.mat", "patch_retrieval_Rome_train_labels.mat"

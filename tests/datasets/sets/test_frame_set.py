@@ -38,13 +38,13 @@ def test_no_frame_at_all_is_refused() -> None:
 def test_round_trip(made: FrameSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard_bytes: int) -> None:
     monkeypatch.setattr(frameset, "SHARD_BYTES", shard_bytes)
     made.save(tmp_path / "set")
-    found = FrameSet.open(tmp_path / "set")
+    opened = FrameSet.open(tmp_path / "set")
     assert len(list((tmp_path / "set").glob("photos-*.npy"))) == (2 if shard_bytes == 1 else 1)
     for name in ("frames", "photos", "groups", "sequences", "sources", "overlaps"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
-    assert (found.extent, found.photo_names, found.sequence_names) == (12.0, made.photo_names, made.sequence_names)
+        np.testing.assert_array_equal(getattr(opened, name), getattr(made, name))
+    assert (opened.extent, opened.photo_names, opened.sequence_names) == (12.0, made.photo_names, made.sequence_names)
     for number in range(2):
-        np.testing.assert_array_equal(found.read_photo(number), made.read_photo(number))
+        np.testing.assert_array_equal(opened.read_photo(number), made.read_photo(number))
     FrameSet.verify(tmp_path / "set")
     with pytest.raises(DoapError, match="exists already"):
         made.save(tmp_path / "set")
@@ -133,8 +133,8 @@ def test_sources_are_stored_by_index(made: FrameSet, tmp_path: Path) -> None:
     made.sources[:3] = 0, 1, 2
     made.save(tmp_path / "set")
     assert np.load(tmp_path / "set" / "sources.npy")[:3].tolist() == [0, 1, 2]
-    found = FrameSet.open(tmp_path / "set")
-    assert [SOURCES[source] for source in found.sources[:3]] == ["views", "static", "tracks"]
+    opened = FrameSet.open(tmp_path / "set")
+    assert [SOURCES[source] for source in opened.sources[:3]] == ["views", "static", "tracks"]
     assert "fixed" not in (tmp_path / "set" / "set.json").read_text()
 
 

@@ -13,15 +13,15 @@ def test_sequences_and_folders_of_pairs_are_found_together(tmp_path: Path) -> No
     write_sequence(tmp_path / "b" / "wall", 0)
     write_pair(tmp_path / "a", 1)
     write_pair(tmp_path / "c", 2, "points.csv")
-    found = find_pairs(tmp_path)
-    assert [(f.sequence, f.name) for f in found] == [
+    pairs = find_pairs(tmp_path)
+    assert [(f.sequence, f.name) for f in pairs] == [
         ("a", "a.png - b.png"),
         *(("b/wall", f"1-{number}") for number in range(2, 7)),
         ("c", "a.png - b.png"),
     ]
-    assert (found[0].first, found[0].second) == (tmp_path / "a" / "a.png", tmp_path / "a" / "b.png")
-    assert isinstance(found[2].ground_truth, np.ndarray)
-    np.testing.assert_allclose(found[2].ground_truth, homography(3, 0))
+    assert (pairs[0].first, pairs[0].second) == (tmp_path / "a" / "a.png", tmp_path / "a" / "b.png")
+    assert isinstance(pairs[2].ground_truth, np.ndarray)
+    np.testing.assert_allclose(pairs[2].ground_truth, homography(3, 0))
 
 
 def test_a_table_names_pairs_and_scenes(tmp_path: Path) -> None:

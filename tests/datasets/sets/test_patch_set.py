@@ -34,15 +34,15 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_round_trip_over_several_shards(tmp_path: Path) -> None:
     made = some_set()
     made.save(tmp_path / "set")
-    found = PatchSet.open(tmp_path / "set")
-    assert [len(s) for s in found.shards] == [50, 50, 20]
-    assert all(isinstance(s, np.memmap) for s in found.shards)
+    opened = PatchSet.open(tmp_path / "set")
+    assert [len(s) for s in opened.shards] == [50, 50, 20]
+    assert all(isinstance(s, np.memmap) for s in opened.shards)
     order = np.random.default_rng(1).permutation(len(made))
-    np.testing.assert_array_equal(found.take(order), made.shards[0][order])
-    np.testing.assert_array_equal(found.groups, made.groups)
-    np.testing.assert_array_equal(found.sequences, made.sequences)
-    np.testing.assert_array_equal(found.labels["view"], made.labels["view"])
-    assert (found.sequence_names, found.extent, found.size) == (["north", "south"], 5.0, 8)
+    np.testing.assert_array_equal(opened.take(order), made.shards[0][order])
+    np.testing.assert_array_equal(opened.groups, made.groups)
+    np.testing.assert_array_equal(opened.sequences, made.sequences)
+    np.testing.assert_array_equal(opened.labels["view"], made.labels["view"])
+    assert (opened.sequence_names, opened.extent, opened.size) == (["north", "south"], 5.0, 8)
     PatchSet.verify(tmp_path / "set")
 
 
@@ -197,13 +197,13 @@ def test_a_million_patches_open_without_being_read(tmp_path: Path) -> None:
 import resource
 from doap import PatchSet
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = PatchSet.open({str(tmp_path / "set")!r})
-opened = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-assert found.take([0, 999_999])[:, 0, 0].tolist() == [0, 9]
-print(len(found), (opened - before) / 1024)
+patches = PatchSet.open({str(tmp_path / "set")!r})
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert patches.take([0, 999_999])[:, 0, 0].tolist() == [0, 9]
+print(len(patches), (after - before) / 1024)
 """
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    patches, mebibytes = shown.split()
-    assert int(patches) == count
+    length, mebibytes = shown.split()
+    assert int(length) == count
     # The pixels are 977 MiB; the ids of a million patches, sorted by group, are tens of MiB.
     assert float(mebibytes) < 100

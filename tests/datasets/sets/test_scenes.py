@@ -25,17 +25,17 @@ def test_folders_are_scenes_unless_they_are_collections() -> None:
     assert scenes["set/many/07.png"] == SetScene("set/many/07.png", "views", (7,))
 
 
-@pytest.mark.parametrize(("alone", "scenes"), [(11, 1), (18, 1), (19, 20), (40, 41)])
-def test_a_collection_has_hardly_any_linked_photos(alone: int, scenes: int) -> None:
+@pytest.mark.parametrize(("alone", "count"), [(11, 1), (18, 1), (19, 20), (40, 41)])
+def test_a_collection_has_hardly_any_linked_photos(alone: int, count: int) -> None:
     """Two linked photos of 13 and of 20 are a tenth or more; of 21 they are not."""
     maker = FrameSetMaker()
     add_singles(maker, "all", alone)
     points = sample_points(30, 0)
     maker.add("all/a.png", "static", {"all/a.png": crop_photo(0), "all/b.png": crop_photo(0)}, [points, points])
-    found = find_scenes(maker.frame_set())
-    assert len(found) == scenes
-    if scenes == 1:
-        assert found == [SetScene("all", "static", tuple(range(alone + 1)))]
+    scenes = find_scenes(maker.frame_set())
+    assert len(scenes) == count
+    if count == 1:
+        assert scenes == [SetScene("all", "static", tuple(range(alone + 1)))]
 
 
 def test_sequences_of_a_scene_and_photos_that_did_not_connect_stay_together() -> None:

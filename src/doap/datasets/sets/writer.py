@@ -69,9 +69,7 @@ class PatchSetWriter:
         if frames is not None:
             arrays["frames"] = np.asarray(frames, np.float32)
         if self._arrays and set(arrays) != set(self._arrays):
-            raise DoapError(
-                f"labels differ from earlier ones: {sorted(arrays)}, not {sorted(self._arrays)}"
-            )
+            raise DoapError(f"labels differ from earlier ones: {sorted(arrays)}, not {sorted(self._arrays)}")
         for name, values in arrays.items():
             if len(values) != len(patches):
                 raise DoapError(f"{name}: {len(values)} values for {len(patches)} patches")
