@@ -1,12 +1,13 @@
-"""Writes the tables of README.md, docs/evaluation.md and docs/study.md from docs/results and benchmarks/results.
+"""Write the tables of README.md and of the pages in docs from docs/results and benchmarks/results.
 
-    python docs/tables.py        # after measuring again; draws the figures of the studies too
+    python tools/result_tables.py        # after measuring again; also draws the figures of the studies
 
-A table stands between `<!-- NAME -->` and `<!-- /NAME -->`; a test says when it is not what the results give.
+A table is between `<!-- NAME -->` and `<!-- /NAME -->`; a test fails if it is not what the results give.
 """
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from doap import list_models
@@ -25,29 +26,39 @@ PEERS = ("desdis-32", "desdis-8", "rootsift", "hardtfeat-liberty", "teblid-512",
          "orb", "latch")  # fmt: skip
 
 
-def evaluation() -> dict[str, str]:
-    """The text of each table of evaluation.md, by name."""
-    found = {}
-    for name, make in (
-        ("hpatches", hpatches_summary),
-        ("i_contruction", hpatches_summary),
-        ("oxford-harris-affine", oxford_tables),
-        ("oxford-dog", oxford_tables),
-        ("oxford-dog-17", lambda result: [sequence_table(result)]),
-    ):
-        found[name] = "\n\n".join(map(markdown, make(read_result(RESULTS / f"{name}.json"))))
+def hpatches() -> dict[str, str]:
+    """Return the text of each table of results-hpatches.md, by name."""
+    return {name: result_text(name, hpatches_summary) for name in ("hpatches", "i_contruction")}
+
+
+def oxford() -> dict[str, str]:
+    """Return the text of each table of results-oxford.md, by name."""
+    return {
+        "oxford-harris-affine": result_text("oxford-harris-affine", oxford_tables),
+        "oxford-dog": result_text("oxford-dog", oxford_tables),
+        "oxford-dog-17": result_text("oxford-dog-17", lambda result: [sequence_table(result)]),
+    }
+
+
+def evaluation_speed() -> dict[str, str]:
+    """Return the text of each table of evaluation-speed.md, by name."""
     machines = [json.loads(file.read_text()) for file in sorted(SPEED.glob("evaluation-*.json"))]
-    return {**found, "speed": markdown(speed(machines)), "fast": markdown(fastest_mode(machines))}
+    return {"speed": markdown(speed(machines)), "fast": markdown(inference_mode(machines))}
+
+
+def result_text(name: str, make: Callable[[Result], list[Table]]) -> str:
+    """Return the tables of a result in docs/results."""
+    return "\n\n".join(map(markdown, make(read_result(RESULTS / f"{name}.json"))))
 
 
 def headline() -> dict[str, str]:
     """The table of README.md: the models that ship and published peers, best on Oxford first."""
-    oxford, hpatches = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
-    size = {model["name"]: str(model["bytes"]) for model in oxford.methods}
-    patches = _cells(hpatches_summary(hpatches)[0])
+    images, tasks_result = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
+    size = {model["name"]: str(model["bytes"]) for model in images.methods}
+    patches = _cells(hpatches_summary(tasks_result)[0])
     shown = {*PEERS, *(name for name in list_models() if "demo" not in name)}
     rows = []
-    for name, cells in _cells(sequence_table(oxford)).items():
+    for name, cells in _cells(sequence_table(images)).items():
         if name in shown:
             tasks = (patches[name][f"{task}, official"] for task in ("matching", "retrieval"))
             rows.append(Row((name, size[name], cells["mean"], *tasks)))
@@ -76,10 +87,10 @@ def hpatches_summary(result: Result) -> list[Table]:
     rows = []
     for model in result.methods:
         own = {"descriptor": model["name"]}
-        cells = [mean_score(result, own, HEADLINES[t], {"rule": r}) for t in tasks for r in ("official", "fair")]
+        cells = [mean_score(result, own, HEADLINES[t], {"rule": r}) for t in tasks for r in ("official", "tie-aware")]
         noises = [mean_score(result, own, HEADLINES["matching"], at, {"rule": "official"}) for at in NOISE.values()]
         rows.append((cells[2 * tasks.index("matching")] or 0, (model["name"], [*cells, *noises])))
-    columns = [f"{task}, {rule}" for task in tasks for rule in ("official", "fair")]
+    columns = [f"{task}, {rule}" for task in tasks for rule in ("official", "tie-aware")]
     return [
         Table(
             ("descriptor", *columns, *(f"matching, {noise}" for noise in NOISE)),
@@ -89,25 +100,25 @@ def hpatches_summary(result: Result) -> list[Table]:
 
 
 def speed(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
-    """Seconds of judging at the official size, and the ratio to the official arithmetic."""
+    """Return the seconds of an evaluation at the official size, and the ratio to the official arithmetic."""
     rows = []
     for machine in machines:
         for kind in ("128-d vectors", "256 bits"):
-            measured = machine[f"judging {kind}"]
+            measured = machine[f"evaluating {kind}"]
             tasks = [f"{measured[t]['doap']:.1f} s ({measured[t]['ratio']:.0f}x)" for t in HEADLINES]
-            most = max(measured[t]["GB at most"] for t in HEADLINES)
+            most = max(measured[t]["peak GB"] for t in HEADLINES)
             total = f"{measured['all']['doap']:.1f} s"
             rows.append(Row((f"{machine['device']}", kind, *tasks, total, f"{most:.1f} GB")))
     return Table(("device", "descriptors", *HEADLINES, "all three", "memory"), tuple(rows), text_columns=2)
 
 
-def fastest_mode(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
-    """Matching mAP in the fastest mode and in float32."""
+def inference_mode(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Table:
+    """Return the matching mAP in inference mode and in float32."""
     rows = []
     for machine in machines:
-        for name, maps in machine.get("fastest mode", {}).items():
+        for name, maps in machine.get("inference mode", {}).items():
             rows.append(Row((str(machine["device"]), name, *(f"{value:.2f}" for value in maps.values()))))
-    return Table(("device", "descriptor", "matching mAP %, fastest mode", "float32"), tuple(rows), text_columns=2)
+    return Table(("device", "descriptor", "matching mAP %, inference mode", "float32"), tuple(rows), text_columns=2)
 
 
 def markdown(table: Table) -> str:
@@ -121,7 +132,13 @@ def markdown(table: Table) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-PAGES = {DOCS.parent / "README.md": headline, DOCS / "evaluation.md": evaluation, DOCS / "study.md": studies}
+PAGES = {
+    DOCS.parent / "README.md": headline,
+    DOCS / "results-hpatches.md": hpatches,
+    DOCS / "results-oxford.md": oxford,
+    DOCS / "evaluation-speed.md": evaluation_speed,
+    DOCS / "study.md": studies,
+}
 
 
 def filled(path: Path) -> str:

@@ -105,7 +105,7 @@ def damage(run: Path) -> None:
         (lambda run: (run / "weights.json").unlink(), "a", "x", "", "not the folder of a finished run"),
         (shutil.rmtree, "a", "x", "", "not the folder of a finished run"),
         (damage, "a", "x", "", "its SHA-256 differs"),
-        (lambda run: (run / "run.json").write_text("{}"), "a", "x", "", "not the folder of a run"),
+        (lambda run: (run / "run.json").write_text("{}"), "a", "x", "", "not a run folder"),
         (None, "../a", "x", "", "must consist of lower-case letters"),
         (None, "a", "doap train --data=/tmp/set", "", "card.origin.notes.command: contains a path of this machine"),
         (None, "a", "doap train --data ~/set", "", "card.origin.notes.command: contains a path of this machine"),
