@@ -22,11 +22,11 @@ def test_pairs_are_made_and_can_be_evaluated(doap: Doap, tmp_path: Path, monkeyp
         "9 pairs of 9 scenes in pairs",
     ):
         assert line in output
-    evaluate = ("eval", "pairs", "--data", "pairs", "--models", "sift", "--keypoints", 100, "--json", "o.json")
+    evaluate = ("eval", "pairs", "sift", "--data", "pairs", "--keypoints", 100, "--json", "o.json")
     assert doap(*evaluate)[0] == 0
     result = json.loads((tmp_path / "o.json").read_text())
     assert result["settings"]["left out"] == []
-    flat = [row["right within 3 px"] for row in result["scores"] if not row["sequence"].startswith("s_set-scene")]
+    flat = [row["correct within 3 px"] for row in result["scores"] if not row["sequence"].startswith("s_set-scene")]
     assert len(flat) == 7
     assert np.median(flat) > 60
 

@@ -56,13 +56,13 @@ def dense(mined: MinedLabels, patches: PatchSet, indices: np.ndarray) -> np.ndar
 
 def test_appearance_is_hog_and_pixels(photo: np.ndarray) -> None:
     patches = torch.from_numpy(photo.reshape(8, 64, 8, 64).swapaxes(1, 2).reshape(64, 64, 64).copy())
-    found = describe_appearance(patches)
-    assert found.shape == (64, 2240)
-    torch.testing.assert_close(found[:, :1984], hog(patches.float() / 255).flatten(1))
+    vectors = describe_appearance(patches)
+    assert vectors.shape == (64, 2240)
+    torch.testing.assert_close(vectors[:, :1984], hog(patches.float() / 255).flatten(1))
     small = np.stack(
         [np.asarray(Image.fromarray(p.numpy()).resize((16, 16), Image.Resampling.BILINEAR)) for p in patches]
     )
-    assert np.abs(found[:, 1984:].view(-1, 16, 16).numpy() * 255 - small).max() < 1.01
+    assert np.abs(vectors[:, 1984:].view(-1, 16, 16).numpy() * 255 - small).max() < 1.01
 
 
 @pytest.mark.parametrize("size", [32, 65])
@@ -72,13 +72,13 @@ def test_appearance_of_any_size(size: int) -> None:
 
 def test_clusters_are_the_kinds_and_similar_ones_ignore_each_other(patches: PatchSet, mined: MinedLabels) -> None:
     kinds = patches.labels["kind"]
-    for place, sequence in enumerate((5, 9)):
+    for number, sequence in enumerate((5, 9)):
         here = patches.sequences == sequence
         of_kind = [np.unique(mined.clusters[here & (kinds == kind)]) for kind in range(4)]
         assert all(len(clusters) == 1 for clusters in of_kind)
-        names = np.concatenate(of_kind) - 4 * place
+        names = np.concatenate(of_kind) - 4 * number
         assert sorted(names) == [0, 1, 2, 3]
-        near = mined.near[place].numpy()[names][:, names]
+        near = mined.near[number].numpy()[names][:, names]
         expected = np.eye(4, dtype=bool)
         expected[0, 1] = expected[1, 0] = True  # below 10 % of six distances lies the smallest
         np.testing.assert_array_equal(near, expected)
@@ -88,15 +88,15 @@ def test_clusters_are_the_kinds_and_similar_ones_ignore_each_other(patches: Patc
 def test_the_threshold_is_a_percentile_of_the_distances_between_centres(patches: PatchSet, percentile: float) -> None:
     mined = mine(patches, 8, percentile, seed=3)
     points = describe_appearance(torch.from_numpy(patches.take(np.arange(len(patches))))).double().numpy()
-    for place in range(2):
-        members = [points[mined.clusters == 8 * place + k] for k in range(8)]
+    for number in range(2):
+        members = [points[mined.clusters == 8 * number + k] for k in range(8)]
         distances = pdist(np.stack([m.mean(0) for m in members]))
         threshold = np.percentile(distances, percentile)
-        assert mined.thresholds[place] == pytest.approx(threshold, rel=1e-3)
+        assert mined.thresholds[number] == pytest.approx(threshold, rel=1e-3)
         away = np.abs(squareform(distances) - threshold) > 1e-3 * threshold
-        found = mined.near[place].numpy()
-        np.testing.assert_array_equal(found[away], (squareform(distances) <= threshold)[away])
-        assert found.diagonal().all()
+        near = mined.near[number].numpy()
+        np.testing.assert_array_equal(near[away], (squareform(distances) <= threshold)[away])
+        assert near.diagonal().all()
 
 
 def test_the_table_of_a_batch_equals_the_dense_mask(patches: PatchSet, mined: MinedLabels) -> None:
@@ -106,10 +106,10 @@ def test_the_table_of_a_batch_equals_the_dense_mask(patches: PatchSet, mined: Mi
         table = mined.ignore_table(indices)
         table.check(len(indices))
         assert len(table.table) == len(np.unique(mined.clusters[indices]))
-        found = table.table[table.labels][:, table.labels].numpy()
-        np.testing.assert_array_equal(found, dense(mined, patches, indices))
+        mask = table.table[table.labels][:, table.labels].numpy()
+        np.testing.assert_array_equal(mask, dense(mined, patches, indices))
         different = patches.sequences[indices][:, None] != patches.sequences[indices]
-        assert not found[different].any()
+        assert not mask[different].any()
 
 
 def test_groups_match_though_their_patches_ignore_their_own_cluster(patches: PatchSet, mined: MinedLabels) -> None:
@@ -128,7 +128,7 @@ def test_groups_match_though_their_patches_ignore_their_own_cluster(patches: Pat
 def test_pairs_are_counted_correctly(patches: PatchSet) -> None:
     mined = mine(patches, clusters=7, percentile=40, seed=1)
     distractors, ignored = count_pairs(mined, patches)
-    for place, sequence in enumerate((5, 9)):
+    for number, sequence in enumerate((5, 9)):
         indices = np.flatnonzero(patches.sequences == sequence)
         mask = dense(mined, patches, indices)
         pairs = [
@@ -136,7 +136,7 @@ def test_pairs_are_counted_correctly(patches: PatchSet) -> None:
             for a, b in combinations(range(len(indices)), 2)
             if patches.groups[indices[a]] != patches.groups[indices[b]]
         ]
-        assert (distractors[place], ignored[place]) == (len(pairs) - sum(pairs), sum(pairs))
+        assert (distractors[number], ignored[number]) == (len(pairs) - sum(pairs), sum(pairs))
 
 
 def test_the_seed_fixes_the_labels(patches: PatchSet) -> None:
@@ -160,10 +160,10 @@ def test_sequences_with_fewer_patches_than_clusters() -> None:
 
 def test_saved_and_loaded(patches: PatchSet, mined: MinedLabels, tmp_path: Path) -> None:
     mined.save(tmp_path / "mined.npz", patches)
-    found = MinedLabels.load(tmp_path / "mined.npz", patches)
-    np.testing.assert_array_equal(found.clusters, mined.clusters)
-    np.testing.assert_array_equal(found.thresholds, mined.thresholds)
-    assert torch.equal(found.near, mined.near)
+    loaded = MinedLabels.load(tmp_path / "mined.npz", patches)
+    np.testing.assert_array_equal(loaded.clusters, mined.clusters)
+    np.testing.assert_array_equal(loaded.thresholds, mined.thresholds)
+    assert torch.equal(loaded.near, mined.near)
     assert [p.name for p in tmp_path.iterdir()] == ["mined.npz"]
 
 
