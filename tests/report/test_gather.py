@@ -1,4 +1,4 @@
-"""Results are known by what they hold, pictures by their names."""
+"""Results are recognised by their content, pictures by their names."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_gives_all_it_holds(folder: Path) -> None:
+def test_all_results_in_a_folder_are_read(folder: Path) -> None:
     found = gather([folder])
     assert [(path.name, result.benchmark) for path, result in found.results] == [
         ("a.json", "hpatches"),
@@ -55,7 +55,7 @@ def test_files_come_in_the_order_given(folder: Path) -> None:
         ("sweep.json", '{"over": "lr", "rows": 3}', r"not of a sweep \(rows: "),
     ],
 )
-def test_what_is_no_result_is_one_line(tmp_path: Path, name: str, content: str | None, message: str) -> None:
+def test_other_files_are_one_line(tmp_path: Path, name: str, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(DoapError, match=message) as error:
@@ -68,3 +68,10 @@ def test_a_folder_without_results_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(DoapError, match="no results in it"):
         gather([tmp_path])
+
+
+def test_a_sweep_of_version_0_1_is_read_with_the_names_of_now(tmp_path: Path) -> None:
+    old = {"over": "list_size", "recipe": "r", "tests": [], "rows": [{"list_size": 64, "ap": 0.5}], "runs": {"x": {}}}
+    (tmp_path / "sweep.json").write_text(json.dumps(old))
+    ((_, sweep),) = gather([tmp_path / "sweep.json"]).sweeps
+    assert (sweep.over, sweep.rows) == ("batch_size", SWEEP["rows"])

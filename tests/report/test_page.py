@@ -1,22 +1,23 @@
-"""The page: what was measured, what was quoted, and what was not measured, each in its section and said to be so."""
+"""The page: measured, quoted and missing results, each in its section and marked as such."""
 
 import json
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import escape
 from PIL import Image
 
 from doap.errors import DoapError
 from doap.evaluation.harness.published import published
-from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Row, Table
-from doap.report import html
-from doap.report.gather import Gathered, gather
-from doap.report.page import write_report
-from doap.report.sections import SECTIONS
-from doap.report.shown import SHOWN
+from doap.evaluation.registry import BENCHMARKS
+from doap.report.gather import ReportInput, gather
+from doap.report.page import templates, write_report
+from doap.report.sections import QUOTED, SECTIONS
 
 PHOTOTOUR = Result(
     benchmark="phototour",
@@ -34,23 +35,23 @@ PHOTOTOUR = Result(
 
 
 def sections(page: Path) -> dict[str, str]:
-    """The HTML of each section, by its key."""
+    """Return the HTML of each section, by its key."""
     return dict(re.findall(r'<section id="([^"]+)">(.*?)</section>', page.read_text(), re.DOTALL))
 
 
 def test_without_results_every_section_says_so_and_quotes(tmp_path: Path) -> None:
-    found = sections(write_report(Gathered(), tmp_path / "out"))
+    found = sections(write_report(ReportInput(), tmp_path / "out"))
     assert list(found) == [section.key for section in SECTIONS]
     for section in SECTIONS:
         assert "Not measured:" in found[section.key]
-        assert html.commands(section.command) in found[section.key]
+        assert f"<pre><code>{escape(section.command)}</code></pre>" in found[section.key]
         quoted = len(published(section.published)) if section.published else 0
         assert found[section.key].count('<tr class="quoted">') == quoted
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["index.html"]
 
 
-def test_data_that_cannot_be_had_is_said_to_be_so(tmp_path: Path) -> None:
-    found = sections(write_report(Gathered(), tmp_path / "out", ["phototour"]))
+def test_unavailable_data_is_reported(tmp_path: Path) -> None:
+    found = sections(write_report(ReportInput(), tmp_path / "out", ["phototour"]))
     assert "Not measured: data set not available." in found["phototour"]
     assert "Not measured: no result was given." in found["oxford"]
 
@@ -101,9 +102,9 @@ def test_sweeps_and_pictures_are_shown_and_copied(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed", [{"scores": [{"descriptor": "sift", "ap": 1.0}]}, {"scores": []}, {"methods": [{}]}, {"curves": [{}]}]
 )
-def test_figures_that_are_not_those_of_their_benchmark_are_one_line(tmp_path: Path, changed: dict[str, Any]) -> None:
+def test_scores_of_another_form_are_one_line(tmp_path: Path, changed: dict[str, Any]) -> None:
     PHOTOTOUR.model_copy(update=changed).write_json(tmp_path / "p.json")
-    with pytest.raises(DoapError, match=r"p\.json: not the figures of phototour as they are now; measure again"):
+    with pytest.raises(DoapError, match=r"p\.json: not the scores of phototour in this version; measure again"):
         write_report(gather([tmp_path / "p.json"]), tmp_path / "out")
     assert not (tmp_path / "out" / "index.html").exists()
 
@@ -123,16 +124,64 @@ def test_any_other_benchmark_or_sweep_has_a_section_and_stays_in_the_folder(tmp_
     assert len(new) == 2
 
 
+def render_table(table: Table) -> str:
+    """Return the HTML of a table alone."""
+    return str(vars(templates().get_template("macros.html.j2").module)["table"](table))
+
+
 def test_the_best_measured_number_is_bold_and_quoted_ones_never() -> None:
     rows = (Row(("a", "2.00", "-")), Row(("b", "10.0 (3.0)", "5.0")), Row(("c", "99.0", "1.0"), quoted=True))
-    for better, best in (("less", "2.00"), ("more", "10.0 (3.0)")):
-        shown = html.table(Table(("method", "x", "y"), rows, better=better))  # type: ignore[arg-type]
-        assert re.findall("<b>(.*?)</b>", shown) == [best, "5.0"]
-    assert "<b>" not in html.table(Table(("method", "x", "y"), rows))
+    columns = ("method", "x", "y")
+    for table, best in (
+        (Table(columns, rows, better="less"), "2.00"),
+        (Table(columns, rows, better="more"), "10.0 (3.0)"),
+    ):
+        assert re.findall("<b>(.*?)</b>", render_table(table)) == [best, "5.0"]
+    assert "<b>" not in render_table(Table(columns, rows))
 
 
-def test_every_benchmark_that_is_shown_has_a_section() -> None:
-    assert set(SHOWN) <= {section.key for section in SECTIONS}
-    assert all(
-        bool(section.published) == bool(SHOWN[section.key].quoted) for section in SECTIONS if section.key in SHOWN
-    )
+def test_every_benchmark_has_a_section() -> None:
+    assert set(BENCHMARKS) <= {section.key for section in SECTIONS}
+    assert set(QUOTED) == {section.published for section in SECTIONS if section.published}
+
+
+HOSTILE = "<script>alert('&\"')</script>"
+
+
+def test_hostile_names_are_escaped_everywhere(tmp_path: Path) -> None:
+    """In keys, headings, cells, notes, file names, settings and attributes."""
+    folder = tmp_path / "a<b>&'c"
+    folder.mkdir()
+    scores: list[Score] = [{"descriptor": HOSTILE, f"{HOSTILE}\nnext": "x", "ap": 1.5}]
+    settings = {"data": HOSTILE, "rule": HOSTILE, HOSTILE: HOSTILE}
+    result = Result(benchmark=HOSTILE, settings=settings, methods=[{"name": HOSTILE}], scores=scores)
+    result.write_json(folder / "<img>.json")
+    content = {"over": HOSTILE, "recipe": HOSTILE, "settings": [HOSTILE], "tests": [HOSTILE]}
+    (folder / "sweep.json").write_text(json.dumps({**content, "rows": [{HOSTILE: HOSTILE, "ap": 0.5}]}))
+    (folder / "card.json").write_text("{}")
+    Image.new("L", (4, 4)).save(folder / 'label-mining"><script>.png')
+    page = write_report(gather([folder]), tmp_path / "out").read_text()
+    assert "script" in page
+    assert not re.search(r"<script|<img>|<b>&'c", page)
+    assert str(escape(HOSTILE)) in page
+    parser = Tags()
+    parser.feed(page)
+    assert parser.tags <= {
+        "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "h4", "p", "code", "i", "nav", "ol", "li",
+        "a", "span", "section", "div", "table", "tr", "th", "td", "b", "br", "figure", "img", "figcaption", "details",
+        "summary", "pre",
+    }  # fmt: skip
+    assert parser.attributes <= {"lang", "charset", "name", "content", "class", "href", "id", "src", "alt"}
+
+
+class Tags(HTMLParser):
+    """Collects the names of all tags and attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}

@@ -1,4 +1,4 @@
-"""Tidy rows as a table: every cell the mean of the rows it stands for, and said so."""
+"""Tidy rows as a table: every cell is the mean of its rows, and the note lists what was averaged over."""
 
 from itertools import product
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from doap.evaluation.harness.result import Result, Score
-from doap.report.tidy import MOST_COLUMNS, tidy_table
+from doap.report.tidy import MAX_COLUMNS, tidy_table
 
 
 def result(scores: list[Score]) -> Result:
@@ -30,26 +30,27 @@ def test_conditions_become_columns() -> None:
 def test_a_condition_with_many_values_is_averaged_over() -> None:
     random = np.random.default_rng(0)
     scores: list[Score] = [
-        {"descriptor": d, "sequence": s, "pair": p, "ap": float(random.random()), "right": float(random.random())}
+        {"descriptor": d, "sequence": s, "pair": p, "ap": float(random.random()), "correct": float(random.random())}
         for d, s, p in product(("A", "B"), ("graf", "boat", "wall"), range(2, 7))
     ]
     found = tidy_table(result(scores))
     assert found.columns == (
-        "descriptor", "graf\nap", "graf\nright", "boat\nap", "boat\nright", "wall\nap", "wall\nright",
+        "descriptor", "graf\nap", "graf\ncorrect", "boat\nap", "boat\ncorrect", "wall\nap", "wall\ncorrect",
     )  # fmt: skip
     assert found.note == "mean over pair (5)"
-    expected = np.mean([r["right"] for r in scores if (r["descriptor"], r["sequence"]) == ("B", "boat")])  # type: ignore[arg-type]
+    own = [row["correct"] for row in scores if (row["descriptor"], row["sequence"]) == ("B", "boat")]
+    expected = np.array(own, np.float64).mean()
     assert found.rows[1].cells[4] == f"{expected:.1f}"
 
 
 @pytest.mark.parametrize("levels", [(3, 3, 3), (2, 30), (100,), (13, 13)])
 def test_it_always_fits_the_page(levels: tuple[int, ...]) -> None:
     scores: list[Score] = [
-        {"descriptor": "A", **{f"c{n}": f"v{v}" for n, v in enumerate(chosen)}, "ap": 1.5}
-        for chosen in product(*map(range, levels))
+        {"descriptor": "A", **{f"c{n}": f"v{v}" for n, v in enumerate(combination)}, "ap": 1.5}
+        for combination in product(*map(range, levels))
     ]
     found = tidy_table(result(scores))
-    assert len(found.columns) <= 1 + MOST_COLUMNS
+    assert len(found.columns) <= 1 + MAX_COLUMNS
     assert found.rows[0].cells[1:] == ("1.5",) * (len(found.columns) - 1)
     assert "mean over" in found.note
 
@@ -79,7 +80,7 @@ def test_what_was_not_measured_is_a_dash_and_never_a_zero() -> None:
     assert [row.cells for row in found.rows] == [("A", "10.0", "90.0"), ("B", "20.0", "-")]
 
 
-def test_words_that_were_measured_are_left_to_the_file() -> None:
+def test_text_among_the_measures_is_left_out() -> None:
     scores: list[Score] = [{"descriptor": "A", "ap": 10.0, "better than": "B", "inliers": 4}]
     found = tidy_table(result(scores))
     assert (found.columns, found.rows[0].cells) == (("descriptor", "ap", "inliers"), ("A", "10.0", "4.0"))

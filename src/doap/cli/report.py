@@ -6,8 +6,6 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import say
-from doap.report.gather import gather
-from doap.report.page import write_report
 
 EXAMPLE = "Example: doap report phototour.json oxford.json runs/lists/sweep.json alignment.png -o report"
 
@@ -16,23 +14,26 @@ def report(
     results: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RESULTS …",
+            metavar="RESULTS…",
             help="Files of doap eval --json, sweep.json, alignment*.png and label-mining*.png, or folders of them.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for index.html and its pictures.")],
     unavailable: Annotated[
         list[str] | None,
-        typer.Option(metavar="SECTION …", help="Benchmarks whose data set cannot be had, so that the page says so."),
+        typer.Option(metavar="SECTION", help="Benchmark whose data set cannot be obtained. Repeatable."),
     ] = None,
 ) -> None:
-    """Gather results into one page that mirrors the paper: its tables and figures, ours beside the published ones.
+    """Write one HTML page with the tables and figures of the paper, measured results beside published ones.
 
-    What was not measured is said, with the command that measures it.
+    A section without results gives the commands that produce them.
     """
+    from doap.report.gather import gather
+    from doap.report.page import write_report
+
     gathered = gather(results)
     page = write_report(gathered, output, unavailable or [])
     for file in gathered.left_out:
-        say(f"left out: {file} is no result", style="yellow")
+        say(f"left out: {file} is not a result", style="yellow")
     counts = f"results {len(gathered.results)}, sweeps {len(gathered.sweeps)}, pictures {len(gathered.pictures)}"
     say(f"written to {page}: {counts}")

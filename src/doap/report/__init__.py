@@ -1,1 +1,1 @@
-"""The report: one page that mirrors the paper's tables and figures, with what was measured and what was published."""
+"""One HTML page with the tables and figures of the paper: measured results beside published ones."""

@@ -1,4 +1,4 @@
-"""Finding results: files of `doap eval … --json`, folders of `doap sweep`, and pictures, by what they hold."""
+"""Input of a report: results of `doap eval … --json`, sweeps and pictures, recognised by their content or name."""
 
 import json
 from collections.abc import Sequence
@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from doap.errors import DoapError
 from doap.evaluation.harness.result import Result, read_result
+from doap.training.recipe import RENAMED_KEYS
 
-PICTURES = ("alignment", "label-mining")  # what the names of pictures begin with
+PICTURES = ("alignment", "label-mining")  # prefixes of the names of pictures
 
 
 class SweepFile(BaseModel):
-    """What `doap sweep` leaves in sweep.json, as far as it is shown."""
+    """Entries of the sweep.json of `doap sweep` that a report shows."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,59 +28,75 @@ class SweepFile(BaseModel):
 
 
 @dataclass
-class Gathered:
-    """Everything that a report shows, each with the file it came from, in the order given."""
+class ReportInput:
+    """Everything that a report shows, each with its file, in the given order.
+
+    Attributes:
+        results: Results of benchmarks.
+        sweeps: Sweeps over a recipe key.
+        pictures: Pictures with the keys of their sections.
+        left_out: Files in folders that are none of these.
+    """
 
     results: list[tuple[Path, Result]] = field(default_factory=list)
     sweeps: list[tuple[Path, SweepFile]] = field(default_factory=list)
     pictures: list[tuple[Path, str]] = field(default_factory=list)
     left_out: list[Path] = field(default_factory=list)
 
+    def keys(self) -> list[str]:
+        """Return the keys of the sections that have something to show."""
+        return [
+            *(result.benchmark for _, result in self.results),
+            *(sweep.over for _, sweep in self.sweeps),
+            *(key for _, key in self.pictures),
+        ]
 
-def gather(paths: Sequence[Path]) -> Gathered:
+
+def gather(paths: Sequence[Path]) -> ReportInput:
     """Read results, sweeps and pictures.
 
     Args:
-        paths: files, or folders of them. What is not known is refused when it is given itself, and left out when
-            it lies in a folder that is given.
+        paths: Files, or folders of files. An unknown file is an error if it is given itself, and left out if it is in a
+            given folder.
 
     Raises:
-        DoapError: one line that names the file and the error.
+        DoapError: If a file cannot be read or is unknown, or a folder has no results.
     """
-    found = Gathered()
+    gathered = ReportInput()
     for path in paths:
         if not path.is_dir():
-            _add(found, path)
+            _add(gathered, path)
             continue
-        inside = sorted(file for file in path.iterdir() if file.suffix == ".json" or _picture(file))
-        if not inside:
-            raise DoapError(f"{path}: no results in it (.json files of doap eval or doap sweep, {_names()})")
-        for file in inside:
+        files = sorted(file for file in path.iterdir() if file.suffix == ".json" or _picture_key(file))
+        if not files:
+            raise DoapError(f"{path}: no results in it (.json files of doap eval or doap sweep, {_picture_names()})")
+        for file in files:
             try:
-                _add(found, file)
+                _add(gathered, file)
             except DoapError:
-                found.left_out.append(file)
-    return found
+                gathered.left_out.append(file)
+    return gathered
 
 
-def _add(found: Gathered, file: Path) -> None:
-    kind = _picture(file)
-    if kind and file.is_file():
-        found.pictures.append((file, kind))
+def _add(gathered: ReportInput, file: Path) -> None:
+    key = _picture_key(file)
+    if key and file.is_file():
+        gathered.pictures.append((file, key))
         return
     if not file.exists():
         raise DoapError(f"{file}: no such file")
     try:
         content = json.loads(file.read_bytes())
     except ValueError as error:
-        raise DoapError(f"{file}: neither a .json file of results nor a picture ({_names()})") from error
+        raise DoapError(f"{file}: neither a .json file of results nor a picture ({_picture_names()})") from error
     if isinstance(content, dict) and {"over", "rows"} <= set(content):
-        found.sweeps.append((file, _read_sweep(file, content)))
+        gathered.sweeps.append((file, _read_sweep(file, content)))
     else:
-        found.results.append((file, read_result(file)))
+        gathered.results.append((file, read_result(file)))
 
 
 def _read_sweep(file: Path, content: dict[str, Any]) -> SweepFile:
+    """Parse sweep.json; recipe keys of version 0.1 are translated."""
     try:
         sweep = SweepFile.model_validate(content)
     except ValidationError as error:
@@ -87,13 +104,14 @@ def _read_sweep(file: Path, content: dict[str, Any]) -> SweepFile:
         raise DoapError(f"{file}: not of a sweep ({'.'.join(map(str, first['loc']))}: {first['msg']})") from error
     if not sweep.rows:
         raise DoapError(f"{file}: a sweep without a run")
-    return sweep
+    rows = [{RENAMED_KEYS.get(key, key): value for key, value in row.items()} for row in sweep.rows]
+    return sweep.model_copy(update={"over": RENAMED_KEYS.get(sweep.over, sweep.over), "rows": rows})
 
 
-def _picture(file: Path) -> str:
-    """What a picture shows, by its name; empty if it is none."""
-    return next((kind for kind in PICTURES if file.suffix == ".png" and file.name.startswith(kind)), "")
+def _picture_key(file: Path) -> str:
+    """Return the section of a picture, by its name; empty if it is not a picture."""
+    return next((key for key in PICTURES if file.suffix == ".png" and file.name.startswith(key)), "")
 
 
-def _names() -> str:
-    return ", ".join(f"{kind}.png" for kind in PICTURES)
+def _picture_names() -> str:
+    return ", ".join(f"{key}.png" for key in PICTURES)

@@ -1,6 +1,13 @@
-"""The sections of the report, in the paper's order: what each shows, and the commands that make it."""
+"""Sections of the report, in the order of the paper."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+
+from doap.evaluation.harness.published import published_table
+from doap.evaluation.harness.table import Table
+from doap.evaluation.phototour.tables import phototour_table
+from doap.evaluation.romepatches.tables import romepatches_table
 
 
 @dataclass(frozen=True)
@@ -8,45 +15,44 @@ class Section:
     """A table or figure of the paper.
 
     Attributes:
-        key: the benchmark whose results it shows; "batch_size" for the sweep of it, or the name of a picture.
-        title: of the section.
-        place: in the paper; empty for what is not in it.
-        about: what is measured, in a sentence or two.
-        said: what the paper says of it, where it prints no table.
-        command: makes the result.
-        published: the name of its quoted figures in published.yaml.
+        key: Name of the benchmark, of the recipe key of a sweep, or of a picture.
+        title: Heading.
+        reference: Table or figure in the paper; empty if it is not in the paper.
+        description: What is measured.
+        command: Commands that produce the result.
+        statement: Statement of the paper, where it prints no table.
+        published: Name of the quoted figures in published.yaml.
     """
 
     key: str
     title: str
-    place: str
-    about: str
+    reference: str
+    description: str
     command: str
-    said: str = ""
+    statement: str = ""
     published: str = ""
 
 
 SECTIONS = (
     Section(
         "phototour",
-        "UBC Phototour: telling patches apart",
+        "UBC Phototour: patch verification",
         "Table 1",
-        "Trained on one scene, tested on another: how many of the pairs that do not match are accepted at the "
-        "threshold which accepts 95 % of those that do.",
+        "Trained on one scene, tested on another: the rate of non-matching pairs that are accepted at the threshold "
+        "which accepts 95 % of the matching pairs.",
         "doap data download phototour-liberty phototour-notredame phototour-yosemite\n"
         "doap train phototour-real --data data/phototour-liberty -o runs/doap-liberty   # and the other two\n"
-        "doap eval phototour --data data --models runs/doap-*/weights.safetensors sift binboost-64 "
-        "--json phototour.json",
+        "doap eval phototour runs/doap-*/weights.safetensors sift binboost-64 --data data --json phototour.json",
         published="phototour",
     ),
     Section(
         "batch_size",
         "Influence of the training batch size",
         "Figure “Influence of training batch size”",
-        "The 128-dimensional descriptor trained on liberty with lists of different length; mean FPR95 on the others.",
+        "The 128-dimensional descriptor trained on liberty with different batch sizes; mean FPR95 on the other scenes.",
         "doap sweep phototour-real --data data/phototour-liberty --over batch_size=256,512,1024,2048,4096 \\\n"
         "    --test data/phototour-notredame --test data/phototour-yosemite -o runs/lists",
-        said="performance improves with batch size and saturates after 2,048; the curve is a picture without numbers.",
+        statement="performance improves with batch size and saturates after 2,048; the figure gives no numbers.",
     ),
     Section(
         "hpatches",
@@ -54,59 +60,66 @@ SECTIONS = (
         "Figure “Results on the HPatches dataset”",
         "Three tasks at three levels of geometric noise, on the test sequences of split a.",
         "doap data download hpatches\n"
-        "doap eval hpatches --data data/hpatches --split a --models runs/*/weights.safetensors sift rootsift "
+        "doap eval hpatches runs/*/weights.safetensors sift rootsift --data data/hpatches --split a "
         "--json hpatches.json",
-        said="with label mining, matching improves by around 6 % over DOAP-ST and 10 % over L2Net, and stays over 50 % "
-        "mAP in the toughest cases; the bars are a picture without numbers. Those quoted here are of the full split.",
+        statement="with label mining, matching improves by around 6 % over DOAP-ST and 10 % over L2Net, and stays over "
+        "50 % mAP in the toughest cases; the figure gives no numbers. Those quoted here are of the full split.",
         published="hpatches",
     ),
     Section(
         "romepatches",
         "RomePatches: patch retrieval",
         "Table 2",
-        "A patch ranks the others of its half; nine of them show the same point.",
+        "Each patch ranks the others of its half; nine of them show the same point.",
         "doap data download romepatches\n"
         "doap train romepatches-real --data data/romepatches -o runs/doap-rome\n"
-        "doap eval romepatches --data data/romepatches --models runs/doap-rome/weights.safetensors sift "
-        "--json romepatches.json",
+        "doap eval romepatches runs/doap-rome/weights.safetensors sift --data data/romepatches --json romepatches.json",
         published="romepatches",
     ),
     Section(
         "oxford",
-        "Oxford: matching images",
+        "Oxford: image matching",
         "Figure “Image matching performance on the Oxford dataset”",
-        "Interest points detected in both images, patches cut around them, nearest neighbours matched.",
+        "Keypoints are detected in both images, patches extracted around them, and nearest neighbours matched.",
         "doap data download oxford\n"
-        "doap eval oxford --data data/oxford --models runs/*/weights.safetensors sift liop --json oxford.json",
-        said="the real-valued DOAP consistently outperforms SIFT and the others, especially on graf and boat; the bars "
-        "are a picture without numbers.",
+        "doap eval oxford runs/*/weights.safetensors sift liop --data data/oxford --json oxford.json",
+        statement="the real-valued DOAP consistently outperforms SIFT and the others, especially on graf and boat; the "
+        "figure gives no numbers.",
     ),
     Section(
         "alignment",
         "Alignment by the Spatial Transformer",
         "Appendix, figure “Alignment using the Spatial Transformer in HPatches”",
-        "Patches of one point as they are, aligned with the border repeated, and aligned with zeros beyond it.",
+        "Patches of one point before alignment, aligned with the border repeated, and aligned with zeros beyond it.",
         "doap show alignment runs/st/weights.safetensors --data data/hpatches -o alignment.png",
     ),
     Section(
         "label-mining",
         "Label mining",
         "Appendix, figure “Label mining in HPatches”",
-        "Clusters of one sequence's patches: those far apart are distractors for each other, those alike are ignored.",
+        "Clusters of one sequence's patches: dissimilar patches are distractors for each other, similar ones are "
+        "ignored.",
         "doap data mine data/hpatches -o label-mining.png",
     ),
     Section(
         "pairs",
-        "Pairs of real images",
+        "Own image pairs",
         "",
-        "Not in the paper. Keypoints, matching and verified geometry on pairs of images whose truth is known.",
-        "doap eval pairs --data DIR --models runs/*/weights.safetensors sift --json pairs.json",
+        "Not in the paper. Keypoints, matches and verified geometry on image pairs with ground truth.",
+        "doap eval pairs runs/*/weights.safetensors sift --data FOLDER --json pairs.json",
     ),
     Section(
         "warped",
         "Photos and warped copies of themselves",
         "",
-        "Not in the paper. The truth is known to the pixel, and any photos will do.",
-        "doap eval warped --data PHOTOS --models runs/*/weights.safetensors sift rootsift --json warped.json",
+        "Not in the paper. The ground truth is exact, and any photos can be used.",
+        "doap eval warped runs/*/weights.safetensors sift rootsift --data PHOTOS --json warped.json",
     ),
 )
+
+QUOTED: dict[str, Callable[[], Table]] = {
+    "phototour": partial(phototour_table, None),
+    "hpatches": partial(published_table, "hpatches", 1),
+    "romepatches": partial(romepatches_table, None),
+}
+"""Tables of published figures alone, by `Section.published`."""

@@ -1,44 +1,44 @@
-"""Any result as a table: a row a descriptor, a column a condition, what does not fit averaged and said so."""
+"""Table of any result: one row per descriptor, one column per condition."""
 
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
 
-MOST_COLUMNS = 12
-SAMPLES = ("pair",)  # of which there are many to average over, rather than to compare
+MAX_COLUMNS = 12
+SAMPLES = ("pair",)  # conditions that are always averaged over
 
 
 def tidy_table(result: Result) -> Table:
     """Pivot the scores of a result.
 
-    Conditions stand before what was measured: the first column that holds a fraction begins the latter. Samples are
-    averaged over. Where the conditions make more columns than a page holds, so is the one with the most values (the
-    last of several), and so on.
+    Conditions precede measures; the first column that holds a float is the first measure. Samples are averaged over. If
+    the conditions give more columns than fit, the condition with the most values is averaged over too (the last one on
+    ties), until they fit. The note of the table lists what was averaged over.
 
     Args:
-        result: of any benchmark.
+        result: Result of any benchmark.
     """
     columns = list(dict.fromkeys(column for row in result.scores for column in row))[1:]
-    begin = next((n for n, column in enumerate(columns) if _holds(result, column, float)), len(columns))
-    conditions, measured = columns[:begin], [name for name in columns[begin:] if not _holds(result, name, str)]
+    first = next((n for n, column in enumerate(columns) if _holds(result, column, float)), len(columns))
+    conditions, measures = columns[:first], [name for name in columns[first:] if not _holds(result, name, str)]
     values = {name: list(dict.fromkeys(row.get(name) for row in result.scores)) for name in conditions}
-    kept = [name for name in conditions if len(values[name]) > 1 and name not in SAMPLES]
-    while kept and len(measured) * np.prod([len(values[name]) for name in kept]) > MOST_COLUMNS:
-        kept.remove(max(reversed(kept), key=lambda name: len(values[name])))
-    places = [
-        (dict(zip(kept, chosen, strict=True)), what)
-        for chosen in product(*(values[name] for name in kept))
-        for what in measured
+    pivoted = [name for name in conditions if len(values[name]) > 1 and name not in SAMPLES]
+    while pivoted and len(measures) * np.prod([len(values[name]) for name in pivoted]) > MAX_COLUMNS:
+        pivoted.remove(max(reversed(pivoted), key=lambda name: len(values[name])))
+    cells = [
+        (dict(zip(pivoted, combination, strict=True)), measure)
+        for combination in product(*(values[name] for name in pivoted))
+        for measure in measures
     ]
-    places = [place for place in places if any(_fits(row, *place) for row in result.scores)]
+    cells = [cell for cell in cells if any(_fits(row, *cell) for row in result.scores)]
     names = list(dict.fromkeys(str(row["descriptor"]) for row in result.scores))
-    rows = tuple(Row((name, *(number(_mean(result, name, *place), 1) for place in places))) for name in names)
-    heads = tuple("\n".join([*map(str, chosen.values()), what]) for chosen, what in places)
-    averaged = [f"{name} ({len(values[name])})" for name in conditions if name not in kept and len(values[name]) > 1]
+    rows = tuple(Row((name, *(number(_mean(result, name, *cell), 1) for cell in cells))) for name in names)
+    heads = tuple("\n".join([*map(str, condition.values()), measure]) for condition, measure in cells)
+    averaged = [f"{name} ({len(values[name])})" for name in conditions if name not in pivoted and len(values[name]) > 1]
     return Table(("descriptor", *heads), rows, note=f"mean over {', '.join(averaged)}" if averaged else "")
 
 
@@ -46,10 +46,14 @@ def _holds(result: Result, column: str, kind: type) -> bool:
     return any(isinstance(row.get(column), kind) for row in result.scores)
 
 
-def _fits(row: dict[str, Any], chosen: dict[str, Any], what: str) -> bool:
-    return row.get(what) is not None and all(row.get(name) == value for name, value in chosen.items())
+def _fits(row: dict[str, Any], condition: dict[str, Any], measure: str) -> bool:
+    return row.get(measure) is not None and all(row.get(name) == value for name, value in condition.items())
 
 
-def _mean(result: Result, descriptor: str, chosen: dict[str, Any], what: str) -> float | None:
-    own = [row for row in result.scores if row["descriptor"] == descriptor and _fits(row, chosen, what)]
-    return float(np.mean([cast(float, row[what]) for row in own])) if own else None
+def _mean(result: Result, descriptor: str, condition: dict[str, Any], measure: str) -> float | None:
+    values = [
+        float(row[measure] or 0)
+        for row in result.scores
+        if row["descriptor"] == descriptor and _fits(row, condition, measure)
+    ]
+    return float(np.mean(values)) if values else None
