@@ -1,9 +1,13 @@
 """Small model files for tests."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from doap import load
 from doap.networks.card import read_card
+from doap.networks.descriptor import Descriptor
+from doap.networks.l2net import L2Net
 from doap.networks.registry import find_weights, save
 
 
@@ -14,3 +18,8 @@ def with_extents(path: Path, name: str = "doap-demo-128", **extents: float) -> s
     card = read_card(find_weights("doap-demo-128"))
     save(model, path, card.architecture, card.origin)
     return str(path)
+
+
+def untrained(name: str = "test", extents: Mapping[str, float] = MappingProxyType({})) -> Descriptor:
+    """Return a narrow L2Net with random weights, of extent 12 for other detectors."""
+    return Descriptor(L2Net(32, width=2), "real", 12.0, name, extents).eval()

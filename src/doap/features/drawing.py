@@ -1,5 +1,6 @@
 """Pictures of matches, drawn with OpenCV and Pillow."""
 
+from bisect import bisect_right
 from pathlib import Path
 
 import cv2
@@ -21,7 +22,7 @@ CORRECT, WRONG = (0x1A, 0x98, 0x50), (0xD7, 0x30, 0x27)
 
 GAP = 10  # pixels between the images
 TITLE_HEIGHT = 34
-TITLE_SIZE = 18
+TITLE_SIZES = range(18, 9, -1)  # the largest that fits is used
 MIN_WIDTH, MAX_WIDTH = 1200, 2400  # pictures outside are scaled: small images up, large ones down
 LINE_OPACITY = 0.6
 DOT_RADIUS = 2.5
@@ -146,11 +147,14 @@ def _rainbow(values: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 def _write_title(picture: Picture, title: str) -> Picture:
-    """Write a line of text at the top left, smaller where the picture is too narrow for it."""
+    """Write a line of text at the top left, in a size that fits; longer text is cut off."""
     canvas = Image.fromarray(picture)
-    draw, room = ImageDraw.Draw(canvas), picture.shape[1] - 2 * GAP
-    length = draw.textlength(title, ImageFont.load_default(TITLE_SIZE))
-    font = ImageFont.load_default(TITLE_SIZE * min(1.0, room / max(length, 1.0)))
+    draw, width = ImageDraw.Draw(canvas), picture.shape[1] - 2 * GAP
+    fonts = [ImageFont.load_default(size) for size in TITLE_SIZES]
+    font = next((font for font in fonts if draw.textlength(title, font) <= width), fonts[-1])
+    if draw.textlength(title, font) > width:
+        fitting = bisect_right(range(len(title)), width, key=lambda length: draw.textlength(f"{title[:length]}…", font))
+        title = f"{title[: fitting - 1]}…"
     draw.text((GAP, TITLE_HEIGHT / 2), title, fill="black", font=font, anchor="lm")
     return np.asarray(canvas)
 
