@@ -13,9 +13,8 @@ from doap.training.recipe import Recipe
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/evaluation.md", "docs/study.md"])
-def test_the_page_says_what_was_measured(page: str) -> None:
-    path = ROOT / page
+@pytest.mark.parametrize("path", result_tables.PAGES, ids=lambda path: path.name)
+def test_the_page_says_what_was_measured(path: Path) -> None:
     assert result_tables.filled(path) == path.read_text(encoding="utf-8"), "run python tools/result_tables.py"
 
 
