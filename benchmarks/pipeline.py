@@ -1,8 +1,8 @@
-"""Speed and memory of the road's parts, each as a ratio to a named peer in the same run.
+"""Speed of the steps of the pipeline, each as a ratio to a named baseline in the same run.
 
-    python benchmarks/road.py            # writes benchmarks/results/road-<machine>.json
+    python benchmarks/pipeline.py        # writes benchmarks/results/pipeline-<machine>.json
 
-- cutting patches: kornia's extract_patches_from_pyramid, at the same frames
+- extracting patches: kornia's extract_patches_from_pyramid, at the same frames
 - mutual nearest neighbours: OpenCV's BFMatcher with cross-check, the same descriptors
 - opening a million patches: reading them with numpy
 """
@@ -31,18 +31,18 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def seconds(work: Callable[[], object], times: int = 5) -> float:
-    """Median wall time after one run to warm up."""
+    """Return the median wall time after one run to warm up."""
     work()
-    spent = []
+    times_spent = []
     for _ in range(times):
         start = time.perf_counter()
         work()
-        spent.append(time.perf_counter() - start)
-    return statistics.median(spent)
+        times_spent.append(time.perf_counter() - start)
+    return statistics.median(times_spent)
 
 
-def cutting() -> dict[str, float]:
-    """2,000 patches of 32x32 from a 1411x1411 picture."""
+def extraction() -> dict[str, float]:
+    """Extract 200 patches of 32x32 pixels from a 1411x1411 image."""
     image = cv2.cvtColor(skimage.data.retina(), cv2.COLOR_RGB2GRAY)
     frames = detect_dog(image, 2000)
     lafs = torch.from_numpy(frames * np.float32([12, 12, 1]))[None]
@@ -55,7 +55,7 @@ def cutting() -> dict[str, float]:
 
 
 def matching(kind: str) -> dict[str, float]:
-    """8,000 against 8,000 descriptors, 128 dimensions or 256 bits."""
+    """Match 8,000 with 8,000 descriptors, of 128 dimensions or 256 bits."""
     random = np.random.default_rng(0)
     if kind == "bits":
         first, second = (random.integers(0, 256, (8000, 32), dtype=np.uint8) for _ in range(2))
@@ -70,7 +70,7 @@ def matching(kind: str) -> dict[str, float]:
 
 
 def opening() -> dict[str, float]:
-    """A million 32x32 patches."""
+    """Open a set of a million patches of 32x32 pixels."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "set"
         with write_patch_set(path, 32) as out:
@@ -85,22 +85,23 @@ def opening() -> dict[str, float]:
 
 
 def main() -> None:
-    """Run all, print and write the result."""
-    parts = {
-        "cutting patches": cutting,
+    """Measure all steps, print and write the result."""
+    steps = {
+        "extracting patches": extraction,
         "matching vectors": lambda: matching("vectors"),
         "matching bits": lambda: matching("bits"),
         "opening a million patches": opening,
     }
     result: dict[str, object] = {"threads": torch.get_num_threads(), "machine": platform.processor() or "unknown"}
-    for name, part in parts.items():
+    for name, step in steps.items():
         print(f"{name} …", flush=True)
-        measured = part()
-        _, ours, peer = measured
-        result[name] = {**measured, "ratio": measured[peer] / measured[ours]}
-        print(f"  doap {measured[ours]:.3f} s, {peer} {measured[peer]:.3f} s: {measured[peer] / measured[ours]:.1f}x")
+        measured = step()
+        _, ours, baseline = measured
+        ratio = measured[baseline] / measured[ours]
+        result[name] = {**measured, "ratio": ratio}
+        print(f"  doap {measured[ours]:.3f} s, {baseline} {measured[baseline]:.3f} s: {ratio:.1f}x")
     RESULTS.mkdir(exist_ok=True)
-    file = RESULTS / f"road-{platform.machine()}-{torch.get_num_threads()}-threads.json"
+    file = RESULTS / f"pipeline-{platform.machine()}-{torch.get_num_threads()}-threads.json"
     file.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written to {file}")
 
