@@ -1,4 +1,4 @@
-"""Pairs of pictures that a known homography maps onto each other, to judge detectors by."""
+"""Pairs of images related by a known homography, to evaluate detectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from doap.datasets.official.image_sequences import find_sequences
 from doap.images.extraction import to_bytes
 from doap.images.frames import detect_dog
-from doap.images.jitter import LEVELS, disturb_light
+from doap.images.jitter import LEVELS, jitter_light
 from doap.images.reading import find_photos, read_grey
 from doap.images.reconstruction.static import edge_map, register_static
 from doap.types import Grey
 
-TILTS = (15, 30, 45, 60)  # degrees, in turn
-MAX_TURN = 45  # degrees
+TILTS = (15, 30, 45, 60)  # degrees, cycled
+MAX_ROTATION = 45  # degrees
 ZOOM = 0.7, 1.4
-DISTANCE = 2.5  # of the camera, in half sides of the photo
+DISTANCE = 2.5  # of the camera, in units of half the longer side
 SUPERSAMPLING = 4
-MIN_KEYPOINTS = 800  # of SIFT: photos with fewer have not enough to compare detectors by
+MIN_KEYPOINTS = 800  # of SIFT: photos with fewer are skipped
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two pictures and the homography from the first to the second."""
+    """Two images and the homography from the first to the second."""
 
     name: str
     kind: str
@@ -37,43 +37,43 @@ class Pair:
 
 
 def tilted_pairs(folders: Sequence[Path], count: int, seed: int) -> list[Pair]:
-    """Photos, evenly from all, each with a copy seen from the side, turned, zoomed and in another light."""
+    """Sample photos, and pair each with a copy that is tilted, rotated, zoomed and relit."""
     photos = find_photos(list(folders))
     random = np.random.default_rng(seed)
     light = torch.Generator().manual_seed(seed)
     pairs: list[Pair] = []
-    for place in random.permutation(len(photos)):
+    for index in random.permutation(len(photos)):
         if len(pairs) == count:
             break
-        photo = read_grey(photos[place])
+        photo = read_grey(photos[index])
         if len(detect_dog(photo)) < MIN_KEYPOINTS:
             continue
         tilt = TILTS[len(pairs) % len(TILTS)]
-        homography = _tilted(photo.shape, tilt, random)
-        copy = disturb_light(torch.from_numpy(_warp(photo, homography))[None], LEVELS["easy"], light)
-        name = f"{photos[place].parent.name}/{photos[place].stem}"
+        homography = _sample_homography(photo.shape, tilt, random)
+        copy = jitter_light(torch.from_numpy(_warp(photo, homography))[None], LEVELS["easy"], light)
+        name = f"{photos[index].parent.name}/{photos[index].stem}"
         pairs.append(Pair(name, f"tilt {tilt}", photo, to_bytes(copy)[0].numpy(), homography))
     return pairs
 
 
-def still_pairs(folder: Path, count: int) -> list[Pair]:
-    """The first and the last picture of still views under different exposure, one folder a view, evenly from all."""
+def static_pairs(folder: Path, count: int) -> list[Pair]:
+    """Pair the first and the last exposure of static views, one folder per view, evenly spaced over all views."""
     pairs = []
     views = sorted(path for path in folder.iterdir() if path.is_dir())
     for view in views:
-        pictures = find_photos([view])
-        first, second = read_grey(pictures[0]), read_grey(pictures[-1])
+        exposures = find_photos([view])
+        first, second = read_grey(exposures[0]), read_grey(exposures[-1])
         if len(detect_dog(first)) < MIN_KEYPOINTS // 2 or len(detect_dog(second)) < MIN_KEYPOINTS // 2:
             continue
         motion = register_static(edge_map(first), edge_map(second))
         if motion is not None:
-            pairs.append(Pair(view.name, "still", first, second, motion))
-    chosen = np.unique(np.linspace(0, len(pairs) - 1, count).round().astype(int)) if pairs else []
-    return [pairs[number] for number in chosen]
+            pairs.append(Pair(view.name, "static", first, second, motion))
+    selected = np.unique(np.linspace(0, len(pairs) - 1, count).round().astype(int)) if pairs else []
+    return [pairs[number] for number in selected]
 
 
 def sequence_pairs(folder: Path) -> list[Pair]:
-    """The first and each other image of every sequence."""
+    """Pair the first image of every sequence with each other image."""
     return [
         Pair(f"{s.name} 1-{n + 1}", s.name, read_grey(s.images[0]), read_grey(s.images[n]), s.homographies[n])
         for s in find_sequences(folder)
@@ -81,29 +81,26 @@ def sequence_pairs(folder: Path) -> list[Pair]:
     ]
 
 
-def _tilted(shape: tuple[int, ...], tilt: float, random: np.random.Generator) -> NDArray[np.float64]:
-    """A photo on a wall, seen at a slant of `tilt` degrees in any direction, with the camera turned and zoomed."""
+def _sample_homography(shape: tuple[int, ...], tilt: float, random: np.random.Generator) -> NDArray[np.float64]:
+    """Sample the homography of a view of a plane tilted by `tilt` degrees, by a rotated and zoomed camera."""
     slant, direction = np.radians(tilt), random.uniform(0, 2 * np.pi)
-    turn = np.radians(random.uniform(-MAX_TURN, MAX_TURN))
+    rotation = np.radians(random.uniform(-MAX_ROTATION, MAX_ROTATION))
     zoom = np.exp(random.uniform(*np.log(ZOOM)))
     height, width = shape
     half = max(shape) / 2
     centre = np.array([[1 / half, 0, -(width - 1) / 2 / half], [0, 1 / half, -(height - 1) / 2 / half], [0, 0, 1]])
-    look = np.array([[1, 0, 0], [0, np.cos(slant), 0], [0, np.sin(slant) / DISTANCE, 1]])
-    seen = _turned(turn - direction) @ look @ _turned(direction)
-    return np.asarray(np.linalg.inv(centre) @ np.diag([zoom, zoom, 1]) @ seen @ centre)
+    tilted = np.array([[1, 0, 0], [0, np.cos(slant), 0], [0, np.sin(slant) / DISTANCE, 1]])
+    view = _rotation(rotation - direction) @ tilted @ _rotation(direction)
+    return np.asarray(np.linalg.inv(centre) @ np.diag([zoom, zoom, 1]) @ view @ centre)
 
 
-def _turned(angle: float) -> NDArray[np.float64]:
+def _rotation(angle: float) -> NDArray[np.float64]:
     c, s = np.cos(angle), np.sin(angle)
     return np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
 
 
 def _warp(photo: Grey, homography: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The photo through a homography: each pixel the mean of 4x4 samples, as a camera integrates over its pixels.
-
-    Outside the photo its border repeats.
-    """
+    """Warp a photo by a homography, with the mean of 4x4 samples per pixel; the border is replicated."""
     height, width = photo.shape
     fine = SUPERSAMPLING
     grow = np.array([[fine, 0, (fine - 1) / 2], [0, fine, (fine - 1) / 2], [0, 0, 1]])

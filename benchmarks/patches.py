@@ -1,14 +1,14 @@
-"""Speed of making sets and of drawing batches, each as a ratio to a named peer in the same run.
+"""Speed of building sets and of sampling batches, each as a ratio to a named baseline in the same run.
 
     python benchmarks/patches.py                   # on a CPU
     python benchmarks/patches.py --device cuda
 
-Writes benchmarks/results/patches-<device>.json.
+Writes benchmarks/results/patches-<device>.json. Baselines:
 
 - converting a Phototour folder: reading its sheets with Pillow and slicing them, all in memory
-- detecting frames: kornia's ScaleSpaceDetector (Harris, affine shape, orientation), as many frames of the same picture
-- drawing a batch of 4,096 patches: PyTorch's DataLoader over the same memory-mapped set, four workers
-- cutting a batch of 4,096 patches from photos: the same frames cut photo by photo, jittered and lit alike
+- detecting frames: kornia's ScaleSpaceDetector (Harris, affine shape, orientation), as many frames of one image
+- sampling a batch of 4,096 patches: PyTorch's DataLoader over the same memory-mapped set, four workers
+- extracting a batch of 4,096 patches from photos: the same frames photo by photo, with the same jitter
 """
 
 import argparse
@@ -24,7 +24,7 @@ import torch
 from PIL import Image
 
 from doap import PatchSet
-from doap.datasets.batches.augmentation import sample_symmetries, flip_and_rotate
+from doap.datasets.batches.augmentation import flip_and_rotate, sample_symmetries
 from doap.datasets.batches.overlap_tables import OverlapTables
 from doap.datasets.batches.resident_frames import ResidentFrames
 from doap.datasets.batches.resident_patches import ResidentPatches
@@ -41,37 +41,38 @@ from doap.images.reconstruction.scene_frames import detect_pooled_frames
 from doap.types import Grey
 from machine import write_result
 
-LIST = 4096
+BATCH_SIZE = 4096
 SHEETS = 100
-Measured = dict[str, float | str]
+Row = dict[str, float | str]
 
 
 def seconds(work: Callable[[], object], device: str, times: int) -> float:
-    """Wall time of each of many runs, one after the other as a training asks for them, after some to warm up."""
+    """Measure the mean wall time of consecutive runs, after a warm-up."""
     for _ in range(max(2, times // 5)):
         work()
-    wait(device)
+    synchronise(device)
     start = time.perf_counter()
     for _ in range(times):
         work()
-    wait(device)
+    synchronise(device)
     return (time.perf_counter() - start) / times
 
 
-def wait(device: str) -> None:
-    """Let a GPU finish."""
+def synchronise(device: str) -> None:
+    """Wait for a GPU to finish."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
-def compared(doap: float, peer: str, other: float, **about: float | str) -> Measured:
-    """One row of the result, in seconds."""
-    print(f"  doap {1000 * doap:.2f} ms, {peer} {1000 * other:.2f} ms: {other / doap:.1f}x", flush=True)
-    return {**about, "doap": doap, "peer": peer, "peer's": other, "ratio": other / doap}
+def compare(doap: float, baseline: str, baseline_seconds: float, **counts: int) -> Row:
+    """Return one row of the result, in seconds, and print it."""
+    ratio = baseline_seconds / doap
+    print(f"  doap {1000 * doap:.2f} ms, {baseline} {1000 * baseline_seconds:.2f} ms: {ratio:.1f}x", flush=True)
+    return {**counts, "doap": doap, "baseline": baseline, "baseline seconds": baseline_seconds, "ratio": ratio}
 
 
-def converting(folder: Path) -> Measured:
-    """A Phototour folder of 25,600 patches."""
+def measure_conversion(folder: Path) -> Row:
+    """Convert a Phototour folder of 25,600 patches."""
     source = folder / "phototour"
     source.mkdir()
     random = np.random.default_rng(0)
@@ -81,22 +82,22 @@ def converting(folder: Path) -> Measured:
     count = 256 * SHEETS
     (source / "info.txt").write_text("".join(f"{number // 3} 0\n" for number in range(count)))
 
-    def ours() -> None:
-        with tempfile.TemporaryDirectory() as place:
-            convert_phototour(source, Path(place) / "set", lambda _done, _total: None)
+    def convert() -> None:
+        with tempfile.TemporaryDirectory() as target:
+            convert_phototour(source, Path(target) / "set")
 
-    def theirs() -> None:
+    def read_sheets() -> None:
         sheets = [np.asarray(Image.open(file)) for file in sorted(source.glob("*.bmp"))]
         np.concatenate([s.reshape(16, 64, 16, 64).swapaxes(1, 2).reshape(-1, 64, 64) for s in sheets])
 
     print(f"converting {count:,} patches", flush=True)
-    doap = seconds(ours, "cpu", 3)
-    row = compared(doap, "Pillow, in memory, nothing written", seconds(theirs, "cpu", 3), patches=count)
-    return {**row, "patches a second": count / doap}
+    doap = seconds(convert, "cpu", 3)
+    row = compare(doap, "Pillow, in memory, nothing written", seconds(read_sheets, "cpu", 3), patches=count)
+    return {**row, "patches per second": count / doap}
 
 
-def detecting() -> Measured:
-    """Harris-affine frames, and all that a photo gives a built set."""
+def measure_detection() -> Row:
+    """Detect Harris-affine frames, and the pooled frames of a photo in a built set."""
     import kornia
 
     image = skimage.data.camera()
@@ -109,14 +110,14 @@ def detecting() -> Measured:
     )
     print("detecting 500 Harris-affine frames in 512x512", flush=True)
     with torch.no_grad():
-        theirs = seconds(lambda: detector(tensor), "cpu", 3)
-    row = compared(seconds(lambda: detect_harris_affine(image, 500), "cpu", 5), "kornia", theirs, frames=500)
-    photo = seconds(lambda: detect_pooled_frames(image, 400), "cpu", 5)
-    return {**row, "pooled frames a second": len(detect_pooled_frames(image, 400)) / photo}
+        baseline = seconds(lambda: detector(tensor), "cpu", 3)
+    row = compare(seconds(lambda: detect_harris_affine(image, 500), "cpu", 5), "kornia", baseline, frames=500)
+    pooled = seconds(lambda: detect_pooled_frames(image, 400), "cpu", 5)
+    return {**row, "pooled frames per second": len(detect_pooled_frames(image, 400)) / pooled}
 
 
-def many_patches(folder: Path) -> PatchSet:
-    """300,000 groups of four 32x32 patches, memory-mapped, a million pairs of them overlapping."""
+def write_many_patches(folder: Path) -> PatchSet:
+    """Write 300,000 groups of four 32x32 patches with a million pairs of overlapping groups, and open them."""
     random = np.random.default_rng(0)
     with write_patch_set(folder / "patches", 32) as writer:
         for start in range(0, 1_200_000, 120_000):
@@ -127,40 +128,42 @@ def many_patches(folder: Path) -> PatchSet:
     return PatchSet.open(folder / "patches")
 
 
-def drawing(patches: PatchSet, device: str) -> Measured:
-    """A batch: its indices, pixels, flips and turns, and the table of pairs to ignore."""
+def measure_sampling(patches: PatchSet, device: str) -> Row:
+    """Sample a batch: indices, pixels, flips and rotations, and the table of pairs to ignore."""
     resident = ResidentPatches(patches, device)
     tables = OverlapTables(patches, device)
-    sampler = GroupSampler(patches, LIST, 0)
+    sampler = GroupSampler(patches, BATCH_SIZE, 0)
     random = torch.Generator(device)
-    ours = endless(sampler)
+    batches = endless(sampler)
 
-    def draw() -> None:
-        indices = next(ours)
+    def sample() -> None:
+        indices = next(batches)
         symmetries = sample_symmetries(torch.from_numpy(patches.groups[indices]), random)
         flip_and_rotate(resident.take(indices, random), symmetries)
         tables.ignore_table(indices)
 
     loader = iter(
         torch.utils.data.DataLoader(
-            Memory(patches), batch_sampler=list(sampler.batches(0)), num_workers=4, pin_memory=device == "cuda"
+            SinglePatches(patches), batch_sampler=list(sampler.batches(0)), num_workers=4, pin_memory=device == "cuda"
         )
     )
-    print(f"drawing {LIST:,} of {len(patches):,} patches", flush=True)
-    doap = seconds(draw, device, 100)
-    return compared(doap, "DataLoader, 4 workers", seconds(lambda: next(loader).to(device), device, 100), patches=LIST)
+    print(f"sampling {BATCH_SIZE:,} of {len(patches):,} patches", flush=True)
+    doap = seconds(sample, device, 100)
+    return compare(
+        doap, "DataLoader, 4 workers", seconds(lambda: next(loader).to(device), device, 100), patches=BATCH_SIZE
+    )
 
 
 def endless(sampler: GroupSampler) -> Iterator[np.ndarray]:
-    """Batches of one epoch after another."""
+    """Yield the batches of all epochs."""
     epoch = 0
     while True:
         yield from sampler.batches(epoch)
         epoch += 1
 
 
-class Memory(torch.utils.data.Dataset[torch.Tensor]):
-    """A patch set as a DataLoader reads it: patch by patch."""
+class SinglePatches(torch.utils.data.Dataset[torch.Tensor]):
+    """A patch set as a PyTorch dataset of single patches."""
 
     def __init__(self, patches: PatchSet) -> None:
         self.patches = patches
@@ -173,47 +176,48 @@ class Memory(torch.utils.data.Dataset[torch.Tensor]):
 
 
 def photos() -> list[tuple[str, Grey]]:
-    """96 different cuts of 720x540 from a picture that comes with scikit-image."""
+    """Return 96 different crops of 720x540 from an image that comes with scikit-image."""
     image = skimage.color.rgb2gray(skimage.data.retina())
     random = np.random.default_rng(0)
-    pictures = []
+    crops = []
     for number in range(96):
         top, left = (int(random.integers(0, side - size)) for side, size in zip(image.shape, (540, 720), strict=True))
-        pictures.append((str(number), (255 * image[top : top + 540, left : left + 720]).astype(np.uint8)))
-    return pictures
+        crops.append((str(number), (255 * image[top : top + 540, left : left + 720]).astype(np.uint8)))
+    return crops
 
 
-def cutting(frames: FrameSet, device: str) -> Measured:
-    """A batch of fresh views: cut, jittered and lit."""
+def measure_extraction(frames: FrameSet, device: str) -> Row:
+    """Extract a batch of jittered views."""
     resident = ResidentFrames(frames, device)
     random = torch.Generator(device)
-    batches = endless(GroupSampler(frames, LIST, 0, views=4))
+    batches = endless(GroupSampler(frames, BATCH_SIZE, 0, views_per_group=4))
     pyramids = [Pyramid(frames.read_photo(number), device) for number in range(len(frames.encoded_photos))]
 
-    def theirs() -> None:
+    def extract_by_photo() -> None:
         indices = next(batches)
         for photo in np.unique(frames.photos[indices]):
-            shown = frames.frames[indices[frames.photos[indices] == photo]]
-            jittered_views(pyramids[photo], shown, "hard", 32, frames.extent, random)
+            own = frames.frames[indices[frames.photos[indices] == photo]]
+            jittered_views(pyramids[photo], own, "hard", 32, frames.extent, random)
 
-    print(f"cutting {LIST:,} patches from {len(frames.encoded_photos)} photos", flush=True)
+    print(f"extracting {BATCH_SIZE:,} patches from {len(frames.encoded_photos)} photos", flush=True)
     doap = seconds(lambda: resident.take(next(batches), random), device, 50)
-    return compared(doap, "photo by photo", seconds(theirs, device, 3), patches=LIST)
+    return compare(doap, "photo by photo", seconds(extract_by_photo, device, 3), patches=BATCH_SIZE)
 
 
 def main() -> None:
-    """Run all, print and write the result."""
+    """Run all benchmarks, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     device = parser.parse_args().device
     result: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         if device == "cpu":
-            result["converting"] = converting(Path(folder))
+            result["converting"] = measure_conversion(Path(folder))
             if find_spec("kornia"):
-                result["detecting"] = detecting()
-        result["drawing"] = drawing(many_patches(Path(folder)), device)
-        result["cutting"] = cutting(frame_set_from_photos(photos(), lambda image: detect_dog(image, 400)), device)
+                result["detecting"] = measure_detection()
+        result["sampling"] = measure_sampling(write_many_patches(Path(folder)), device)
+        frames = frame_set_from_photos(photos(), lambda image: detect_dog(image, 400))
+        result["extracting"] = measure_extraction(frames, device)
     write_result("patches", device, result)
 
 

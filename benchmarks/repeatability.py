@@ -69,7 +69,7 @@ def find_overlaps(
         enlarge: factor of all ellipses; by default the first ellipse of each pair is enlarged to a radius of 30.
     """
     first = detected[0][_inside(detected[0], homography, shapes[1])]
-    second = detected[1][_inside(detected[1], np.linalg.inv(homography), shapes[0])]
+    second = detected[1][_inside(detected[1], np.asarray(np.linalg.inv(homography), np.float64), shapes[0])]
     mapped = transform_frames(first, homography)
     factor = RADIUS / scales(mapped) if enlarge is None else np.full(len(mapped), enlarge)
     distance = np.linalg.norm(mapped[:, None, :, 2] - second[None, :, :, 2], axis=2)

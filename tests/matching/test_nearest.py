@@ -34,7 +34,7 @@ def distance_table(queries: Descriptors, database: Descriptors) -> NDArray[np.fl
     """All distances from their definition, (N, K)."""
     if queries.dtype == np.uint8:
         different = np.bitwise_xor(queries[:, None], database[None], dtype=np.uint8)
-        return np.unpackbits(different, axis=2).sum(2).astype(float)
+        return np.asarray(np.unpackbits(different, axis=2).sum(2), np.float64)
     return np.asarray(np.sqrt(((queries[:, None].astype(float) - database[None]) ** 2).sum(2)))
 
 

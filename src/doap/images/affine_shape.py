@@ -3,6 +3,9 @@
 Both sample the neighbourhood of a frame in its own coordinates, so that the result is covariant with the image.
 """
 
+# Implemented here because OpenCV has no affine adaptation, and kornia's Harris-affine frames are less repeatable on
+# tilted photos (benchmarks/detectors.py) and take twice as long (benchmarks/patches.py).
+
 import math
 from dataclasses import dataclass
 

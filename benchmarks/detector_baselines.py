@@ -1,4 +1,4 @@
-"""Others' detectors of Harris corners and Hessian blobs, as detectors of frames, to compare ours with."""
+"""Detectors of other libraries, as detectors of frames: kornia's Harris and Hessian, OpenCV's Harris-Laplace."""
 
 import cv2
 import kornia
@@ -12,17 +12,17 @@ from doap.images.frames import frames_from_keypoints
 from doap.types import Frames, Grey
 
 
-def peers(limit: int) -> dict[str, Detector]:
-    """Detectors by name, each for `limit` frames."""
-    found = {f"kornia {name}": kornia_detector(name, limit, False) for name in ("harris", "hessian")}
-    found |= {f"kornia {name}-affine": kornia_detector(name, limit, True) for name in ("harris", "hessian")}
-    return found | {"OpenCV harris-laplace": harris_laplace}
+def baselines(limit: int) -> dict[str, Detector]:
+    """Return detectors by name, each for `limit` frames."""
+    detectors = {f"kornia {name}": kornia_detector(name, limit, False) for name in ("harris", "hessian")}
+    detectors |= {f"kornia {name}-affine": kornia_detector(name, limit, True) for name in ("harris", "hessian")}
+    return detectors | {"OpenCV harris-laplace": harris_laplace}
 
 
 def kornia_detector(name: str, limit: int, affine: bool) -> Detector:
-    """Kornia's scale-space detector with its defaults, and with its affine shape and orientation.
+    """Return kornia's scale-space detector with its defaults, its orientation, and optionally its affine shape.
 
-    Its region is a multiple of the scale; frames are made to name scale as ours do, by what it gives for a blob.
+    Its regions are a multiple of our scale. Frames are rescaled so that both agree on a blob.
     """
     detector = kornia.feature.ScaleSpaceDetector(
         limit,
@@ -39,18 +39,18 @@ def kornia_detector(name: str, limit: int, affine: bool) -> Detector:
     factor = np.float32(_blob_scale() / scales(run(_blob()))[0])
 
     def detect(image: Grey, _limit: int | None) -> Frames:
-        found = run(image)
-        found[:, :, :2] *= factor
-        return found
+        frames = run(image)
+        frames[:, :, :2] *= factor
+        return frames
 
     return detect
 
 
 def harris_laplace(image: Grey, limit: int | None) -> Frames:
-    """OpenCV's Harris-Laplace, which gives no orientation: its frames are turned by ours."""
+    """Detect OpenCV's Harris-Laplace frames, oriented by `orient`, since OpenCV gives no orientation."""
     detector = cv2.xfeatures2d.HarrisLaplaceFeatureDetector.create(maxCorners=100_000)
-    found = sorted(detector.detect(image, None), key=lambda k: -k.response)[:limit]
-    frames = frames_from_keypoints(list(found))
+    keypoints = sorted(detector.detect(image, None), key=lambda k: -k.response)[:limit]
+    frames = frames_from_keypoints(list(keypoints))
     return orient(image, frames) if len(frames) else frames
 
 
