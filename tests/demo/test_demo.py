@@ -1,4 +1,7 @@
+"""The demo with a tiny network, three photos and few points."""
+
 import html.parser
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -6,107 +9,128 @@ from PIL import Image
 
 import doap
 from doap import networks
-from doap.demo import page, photos
-from doap.demo import run as study
+from doap.demo import evaluation, photos, training
 from doap.demo.page import verdict, write_page
-from doap.demo.run import Progress, run_study
-from doap.evaluation.image_pairs import warped
+from doap.demo.run import DemoResult, run_demo
 from doap.evaluation.image_pairs.scoring import score_all
-from doap.evaluation.image_pairs.warped import mean_scores
+from doap.evaluation.image_pairs.warped import score_warped
 from doap.features import ModelDescriber
 from doap.networks import registry
 from doap.networks.inference import optimize_for_inference
 from doap.training.recipe import Recipe
 from support.small_models import with_extents
 
-BETTER = "doap-better"
+SHIPPED = "doap-shipped"
 
 
-class Pictures(html.parser.HTMLParser):
+class Images(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.sources: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "img":
-            self.found.append(str(dict(attrs)["src"]))
+            self.sources.append(str(dict(attrs)["src"]))
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The same demo with a tiny network, three photos and few points, and one model that ships beside the demo's."""
-    shelf = tmp_path / "weights"
-    for name in study.RECIPES:
-        with_extents(shelf / f"{name}.safetensors", name)
-    with_extents(shelf / f"{BETTER}.safetensors", BETTER, dog=8.5)
-    monkeypatch.setattr(registry, "WEIGHTS_FOLDER", shelf)
-    monkeypatch.setattr(networks, "DEFAULT_MODEL", BETTER)
-    recipes = {
-        name: Recipe(kind=recipe.kind, dimensions=32, width=2, batch_size=128, epochs=2)
-        for name, recipe in study.RECIPES.items()
-    }
-    for module in (study, page):
-        monkeypatch.setattr(module, "RECIPES", recipes)
-        monkeypatch.setattr(module, "COPIES", 2)
-    monkeypatch.setattr(study, "POINTS", 80)
-    monkeypatch.setattr(photos, "TRAINING", photos.TRAINING[1:4])
-    monkeypatch.setattr(photos, "HELD_OUT", photos.HELD_OUT[:1])
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
 
 
-@pytest.mark.usefixtures("short")
-def test_the_demo_ends_with_a_page_whose_numbers_are_the_studys(tmp_path: Path) -> None:
-    steps: list[str] = []
-    shares: list[float] = []
-    progress = Progress(steps.append, lambda share, _loss: shares.append(share))
-    done = run_study(tmp_path / "demo", progress)
-    assert len(steps) == 4
-    assert max(shares) == pytest.approx(1.0)
-    text = write_page(done, tmp_path / "demo", 61.0).read_text()
-    rows = mean_scores(done.scores)
+@pytest.fixture(scope="module")
+def steps() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def fractions() -> list[float]:
+    return []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short(folder: Path) -> Iterator[None]:
+    """A small demo, and a shipped model beside the demo's own."""
+    weights = folder / "weights"
+    for name in training.RECIPES:
+        with_extents(weights / f"{name}.safetensors", name)
+    with_extents(weights / f"{SHIPPED}.safetensors", SHIPPED, dog=8.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "WEIGHTS_FOLDER", weights)
+        patch.setattr(networks, "DEFAULT_MODEL", SHIPPED)
+        patch.setattr(evaluation, "SHIPPED", (SHIPPED, "doap-missing"))
+        recipes = {
+            name: Recipe(kind=recipe.kind, dimensions=32, width=2, batch_size=128, epochs=2)
+            for name, recipe in training.RECIPES.items()
+        }
+        patch.setattr(training, "RECIPES", recipes)
+        patch.setattr(training, "POINTS", 80)
+        patch.setattr(evaluation, "COPIES", 2)
+        patch.setattr(photos, "TRAIN", photos.TRAIN[1:4])
+        patch.setattr(photos, "TEST", photos.TEST[:1])
+        yield
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path, steps: list[str], fractions: list[float]) -> DemoResult:
+    return run_demo(folder / "out", steps.append, lambda done, _text: fractions.append(done))
+
+
+def test_the_image_pair_is_matched_and_drawn_first(
+    result: DemoResult, folder: Path, steps: list[str], fractions: list[float]
+) -> None:
+    assert steps[0] == "matching an image pair"
+    assert steps[1] == f"{result.stereo.summary}: {folder / 'out' / 'matches.png'}"
+    assert [step.split()[0] for step in steps[2:]] == ["cutting", "training", "training", "matching"]
+    assert {features.model for features in result.stereo.features} == {SHIPPED}
+    assert result.stereo.summary.startswith(f"{int(result.stereo.matches.inliers.sum())} verified of ")
+    assert max(fractions) == pytest.approx(1.0)
+
+
+def test_the_page_shows_the_numbers_of_the_result(result: DemoResult, folder: Path) -> None:
+    text = write_page(result, folder / "out", 61.0).read_text()
+    rows = result.evaluation.means
     assert {row["descriptor"] for row in rows} == {
-        "SIFT", "RootSIFT", BETTER, *study.RECIPES, *(f"{name} untrained" for name in study.RECIPES),
+        "SIFT", "RootSIFT", SHIPPED, *training.RECIPES, *(f"{name} untrained" for name in training.RECIPES),
     }  # fmt: skip
     for row in rows:
         assert f"<td>{row['descriptor']}</td><td>{row['mAP']:.1f}</td>" in text
-    pictures = Pictures()
-    pictures.feed(text)
-    assert len(pictures.found) == 5
-    for name in pictures.found:
-        with Image.open(tmp_path / "demo" / name) as picture:
-            picture.verify()
-    assert "narrower than the paper's 32" in text
-    assert f"{int(done.stereo_matches.inliers.sum())} of them on one epipolar geometry" in text
-    check_the_shipped_one(done, text)
-    run_study(tmp_path / "demo", progress)  # again, over the old one
+    images = Images()
+    images.feed(text)
+    assert len(images.sources) == 5
+    for name in images.sources:
+        with Image.open(folder / "out" / name) as image:
+            image.verify()
+    assert f"{int(result.stereo.matches.inliers.sum())} of them on one epipolar geometry" in text
+    assert f'<tr class="ours"><td>{SHIPPED}</td>' in text
+    assert f"Shipped with doap: {SHIPPED}." in text
 
 
-def check_the_shipped_one(done: study.Study, text: str) -> None:
-    """It is judged as it describes by itself, shown as ours, and it is the default, which matches the stereo pair."""
-    assert done.shipped == [BETTER]
-    own = [row["ap"] for row in done.scores if row["descriptor"] == BETTER]
+def test_a_shipped_model_scores_as_it_does_alone(result: DemoResult) -> None:
+    assert result.shipped == [SHIPPED]
+    rows = [row["ap"] for row in result.evaluation.scores if row["descriptor"] == SHIPPED]
+    pairs = result.evaluation.pairs
     alone = score_all(
-        done.pairs,
-        len(done.pairs),
-        [ModelDescriber(optimize_for_inference(doap.load(BETTER)))],
-        score=warped.score_warped,
+        pairs, len(pairs), [ModelDescriber(optimize_for_inference(doap.load(SHIPPED)))], score=score_warped
     )
-    assert own == [row["ap"] for row in alone]
-    assert {features.model for features in done.stereo_features} == {BETTER}
-    assert f"<tr class=ours><td>{BETTER}</td>" in text
-    assert f"Shipped with doap: {BETTER}." in text
-    assert f"matched by {BETTER}" in text
+    assert rows == [row["ap"] for row in alone]
 
 
-@pytest.mark.usefixtures("short")
-def test_the_verdict_says_which_way_the_numbers_fell(tmp_path: Path) -> None:
-    done = run_study(tmp_path / "demo", Progress(lambda _step: None, lambda _share, _loss: None))
-    said = verdict(done)
-    rows = {row["descriptor"]: float(row["mAP"]) for row in mean_scores(done.scores)}
-    for name in study.RECIPES:
-        side = "above" if rows[name] >= rows["SIFT"] else "below"
-        assert f"{abs(rows[name] - rows['SIFT']):.1f} {side} SIFT" in said
+def test_the_verdict_compares_with_sift(result: DemoResult) -> None:
+    text = verdict(result)
+    means = {row["descriptor"]: float(row["mAP"]) for row in result.evaluation.means}
+    for name in training.RECIPES:
+        for baseline in ("SIFT", "RootSIFT"):
+            side = "above" if means[name] >= means[baseline] else "below"
+            assert f"{abs(means[name] - means[baseline]):.1f} {side} {baseline}" in text
 
 
-def test_no_photo_is_on_both_sides() -> None:
-    assert not set(photos.TRAINING) & ({*photos.HELD_OUT} | {*photos.STEREO})
-    assert all(path.exists() for path in (*photos.TRAINING, *photos.HELD_OUT, *photos.STEREO))
+@pytest.mark.slow
+def test_a_second_demo_replaces_the_first(result: DemoResult, folder: Path) -> None:
+    again = run_demo(folder / "out", lambda _step: None)
+    assert again.evaluation.means == result.evaluation.means
+
+
+def test_no_photo_is_trained_on_and_tested() -> None:
+    assert not set(photos.TRAIN) & ({*photos.TEST} | {*photos.STEREO})
+    assert all(path.exists() for path in (*photos.TRAIN, *photos.TEST, *photos.STEREO))

@@ -32,10 +32,10 @@ def say_error(line: str) -> None:
 
 def say_overlaps() -> None:
     """Print the mean overlap of a frame with its jittered views, per level of jitter."""
-    from doap.images.jitter import LEVELS, measured_overlap
+    from doap.images.jitter import LEVELS, measure_overlap
 
     for level in LEVELS:
-        say(f"{level} views overlap the plain frame by {measured_overlap(level):.2f} on average")
+        say(f"{level} views overlap the plain frame by {measure_overlap(level):.2f} on average")
 
 
 def counting_bar() -> ProgressBar:
@@ -89,8 +89,8 @@ def series_bar() -> Iterator[tuple[ProgressBar, Callable[[str, "Status"], None]]
 
 def status_text(status: "Status") -> str:
     """Format the status of a training: loss, validation AP and speed, or the preparation under way."""
-    if status.doing:
-        return status.doing
+    if status.preparation:
+        return status.preparation
     ap = "" if status.ap is None else f"  AP {100 * status.ap:.1f} %"
     return f"loss {status.loss:.3f}{ap}  {status.speed:,.0f} patches/s"
 

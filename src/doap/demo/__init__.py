@@ -1,1 +1,1 @@
-"""The whole road on embedded photos: train two descriptors, judge them, show the result."""
+"""The demo: match an image pair, train two descriptors on embedded photos, evaluate them, write a page."""

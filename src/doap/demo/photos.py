@@ -1,4 +1,4 @@
-"""The demo's photos: pictures that come inside scikit-image and scikit-learn."""
+"""The demo's photos, which come with scikit-image and scikit-learn."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from doap.types import Grey
 _SKIMAGE = Path(skimage.__file__).parent / "data"
 _SKLEARN = Path(sklearn.__file__).parent / "datasets" / "images"
 
-TRAINING = (
+TRAIN = (
     _SKIMAGE / "brick.png",
     _SKIMAGE / "camera.png",
     _SKIMAGE / "chelsea.png",
@@ -29,8 +29,8 @@ TRAINING = (
     _SKLEARN / "flower.jpg",
 )
 
-# Never trained on. The two motorcycles are a real stereo pair: the first is also matched with the second.
-HELD_OUT = (
+# Never trained on. The motorcycles are a real stereo pair; the left one is also matched with warped copies of itself.
+TEST = (
     _SKIMAGE / "astronaut.png",
     _SKIMAGE / "coffee.png",
     _SKIMAGE / "motorcycle_left.png",
@@ -39,6 +39,6 @@ HELD_OUT = (
 STEREO = _SKIMAGE / "motorcycle_left.png", _SKIMAGE / "motorcycle_right.png"
 
 
-def read(paths: tuple[Path, ...]) -> list[tuple[str, Grey]]:
-    """Name and picture of each path."""
+def read_photos(paths: tuple[Path, ...]) -> list[tuple[str, Grey]]:
+    """Read photos; return the name and the image of each."""
     return [(path.stem, read_grey(path)) for path in paths]

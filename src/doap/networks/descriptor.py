@@ -17,7 +17,6 @@ from doap.types import Kind
 # A batch that fits into the caches of a CPU, and one that keeps a GPU busy.
 CPU_BATCH, GPU_BATCH = 128, 8192
 
-DEFAULT_EXTENT = 12.0  # of our own models, and of baselines that define none
 
 
 class Descriptor(nn.Module):

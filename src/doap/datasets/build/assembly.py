@@ -14,7 +14,7 @@ from doap.errors import DoapError
 from doap.images.overlaps import find_overlapping_groups
 from doap.images.reading import is_compact, read_grey, shrink
 from doap.images.reconstruction.scene_frames import SceneFrames
-from doap.types import Frames, Grey
+from doap.types import DEFAULT_EXTENT, Frames, Grey
 
 WEBP_QUALITY = 95  # of photos that are encoded again
 
@@ -71,12 +71,15 @@ def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
     )
 
 
-def frame_set_from_photos(photos: Iterable[tuple[str, Grey]], detect: Callable[[Grey], Frames]) -> FrameSet:
+def frame_set_from_photos(
+    photos: Iterable[tuple[str, Grey]], detect: Callable[[Grey], Frames], extent: float = DEFAULT_EXTENT
+) -> FrameSet:
     """Build a frame set from unrelated photos: each detected frame is a group, each photo a sequence.
 
     Args:
         photos: name and image of each photo.
         detect: function that returns the frames of an image, (N, 2, 3); photos without frames are dropped.
+        extent: half the side of a patch in units of its frame's scale.
 
     Raises:
         DoapError: if no photo has a frame.
@@ -94,7 +97,7 @@ def frame_set_from_photos(photos: Iterable[tuple[str, Grey]], detect: Callable[[
     frames = np.concatenate(detected)
     groups = np.arange(len(frames))
     overlaps = find_overlapping_groups(indices, frames, groups)
-    return FrameSet(encoded, names, indices, frames, groups, indices, np.zeros_like(indices), names, overlaps)
+    return FrameSet(encoded, names, indices, frames, groups, indices, np.zeros_like(indices), names, overlaps, extent)
 
 
 def read_photo(photo: Photo, settings: BuildSettings) -> Grey:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from doap.datasets.sets.writer import DEFAULT_EXTENT
+from doap.types import DEFAULT_EXTENT
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from doap.datasets.sets.storage import (
     verify_blocks,
     write_set,
 )
-from doap.datasets.sets.writer import DEFAULT_EXTENT
+from doap.types import DEFAULT_EXTENT
 from doap.errors import DoapError
 from doap.files import atomic_folder
 from doap.images.reading import to_grey

@@ -28,7 +28,8 @@ from doap.datasets.sets.storage import (
     read_manifest,
     verify_blocks,
 )
-from doap.datasets.sets.writer import DEFAULT_EXTENT, KIND, write_patch_set
+from doap.datasets.sets.writer import KIND, write_patch_set
+from doap.types import DEFAULT_EXTENT
 from doap.errors import DoapError
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from doap.datasets.sets.storage import save_shard, write_set
 from doap.errors import DoapError
+from doap.types import DEFAULT_EXTENT
 from doap.files import atomic_folder
 
 KIND = "patch set"
 SHARD_BYTES = 64 << 20
-DEFAULT_EXTENT = 12.0  # patches 12 keypoint sizes wide
 
 
 @contextmanager

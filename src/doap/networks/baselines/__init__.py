@@ -19,7 +19,8 @@ from doap.networks.baselines.mkd import build_mkd
 from doap.networks.baselines.opencv import OPENCV_DESCRIPTORS
 from doap.networks.baselines.sift import build_sift
 from doap.networks.baselines.tfeat import HardTFeat, TFeat
-from doap.networks.descriptor import DEFAULT_EXTENT, Descriptor
+from doap.networks.descriptor import Descriptor
+from doap.types import DEFAULT_EXTENT
 from doap.networks.network import PatchNetwork
 
 HANDCRAFTED: dict[str, Callable[[str], Descriptor]] = {

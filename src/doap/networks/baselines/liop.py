@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from doap.errors import DoapError
-from doap.networks.descriptor import DEFAULT_EXTENT, Descriptor
+from doap.networks.descriptor import Descriptor
+from doap.types import DEFAULT_EXTENT
 from doap.networks.network import PatchNetwork
 
 # Standard deviation of the blur in pixels. VLFeat does not smooth; without it the order is that of the noise.

@@ -5,7 +5,8 @@ from typing import Any
 from torch import Tensor
 
 from doap.errors import DoapError
-from doap.networks.descriptor import DEFAULT_EXTENT, Descriptor
+from doap.networks.descriptor import Descriptor
+from doap.types import DEFAULT_EXTENT
 from doap.networks.network import PatchNetwork
 
 

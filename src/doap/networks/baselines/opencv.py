@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.errors import DoapError
-from doap.networks.descriptor import DEFAULT_EXTENT, Descriptor
+from doap.networks.descriptor import Descriptor
+from doap.types import DEFAULT_EXTENT
 from doap.networks.network import PatchNetwork
 
 # Patches per call of OpenCV: few calls, and bounded memory for the pyramids.

@@ -1,0 +1,59 @@
+"""Second step of the demo: cut patches from photos and train two descriptors by AP."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from doap.datasets.build.assembly import frame_set_from_photos
+from doap.datasets.build.cutting import cut_patches
+from doap.datasets.sets.patch_set import PatchSet
+from doap.demo import photos
+from doap.images.frames import detect_dog
+from doap.networks.architecture import build_network
+from doap.networks.descriptor import Descriptor, to_input
+from doap.training.log import StatusCallback
+from doap.training.recipe import Recipe
+from doap.training.run_folder import DataSpec
+from doap.training.trainer import train
+from doap.types import Progress, no_progress
+
+# The tiny network, somewhat wider, and short lists: minutes on two cores without a GPU. Bits take longer to learn.
+_SHARED = Recipe(network="tiny", width=48, dropout=0, bin_power=1.5, batch_size=512, lr=6, epochs=5, precision="fp32")
+RECIPES = {
+    "doap-demo-128": _SHARED,
+    "doap-demo-256b": _SHARED.model_copy(update={"kind": "binary", "dimensions": 256, "epochs": 10}),
+}
+DATA = f"embedded in scikit-image and scikit-learn: {', '.join(path.name for path in photos.TRAIN)}"
+POINTS = 1200
+EXTENT = 15.0
+
+
+def cut_training_patches(path: Path, progress: Progress = no_progress) -> PatchSet:
+    """Cut jittered patches around the strongest DoG frames of the training photos."""
+    frames = frame_set_from_photos(photos.read_photos(photos.TRAIN), lambda image: detect_dog(image, POINTS), EXTENT)
+    cut_patches(frames, path, progress=progress)
+    return PatchSet.open(path)
+
+
+def train_descriptor(name: str, patches: PatchSet, run: Path, progress: StatusCallback) -> Descriptor:
+    """Train one of `RECIPES` from scratch into a run folder."""
+    return train(RECIPES[name], patches, run, name, source=DataSpec(DATA), progress=progress)
+
+
+def untrained_descriptor(name: str, patches: PatchSet) -> Descriptor:
+    """Return the descriptor of one of `RECIPES` before training.
+
+    The statistics of its batch normalisation come from one batch of training patches; without them a new network
+    would look worse than it is.
+    """
+    recipe = RECIPES[name]
+    torch.manual_seed(recipe.seed)
+    network = build_network(recipe.architecture)
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d):
+            module.momentum = 1.0
+    with torch.no_grad():
+        sample = np.random.default_rng(recipe.seed).choice(len(patches), recipe.batch_size, replace=False)
+        network(to_input(torch.from_numpy(patches.take(sample)), network.input_size))
+    return Descriptor(network.eval(), recipe.kind, patches.extent, f"{name} untrained")
