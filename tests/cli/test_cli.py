@@ -12,7 +12,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from doap.cli.main import app
+from doap.features.drawing import GAP
 from doap.geometry.homographies import transform_points
+from doap.images.reading import read_grey
 from support.command_line import Doap
 
 STEREO = Path(skimage.__file__).parent / "data"
@@ -64,11 +66,17 @@ def test_a_stereo_pair_is_matched_drawn_and_written(doap: Doap, tmp_path: Path) 
     assert report["verified"] > 300
     assert f"{report['verified']} verified matches of {len(report['matches'])} mutual ones" in shown
     good = [m for m in report["matches"] if m["verified"]]
-    # The pair is rectified: a right match lies on the same row, to the left.
+    # The pair is rectified: a correct match lies on the same row, to the left.
     assert np.mean([abs(m["a"][1] - m["b"][1]) < 2 for m in good]) > 0.98
     assert np.mean([m["a"][0] >= m["b"][0] - 2 for m in good]) > 0.97
-    with Image.open(tmp_path / "out" / "matches.png") as picture:
-        assert picture.width > 1000
+    with Image.open(tmp_path / "out" / "matches.png") as picture, Image.open(LEFT) as left:
+        drawn = np.asarray(picture.convert("RGB")).astype(int)[-left.height :]  # below the title
+        assert picture.width == 2 * left.width + GAP
+    dots = np.array([point for m in good for point in (m["a"], [m["b"][0] + left.width + GAP, m["b"][1]])])
+    columns, rows = dots.round().astype(int).T
+    assert np.mean(np.ptp(drawn[rows, columns], axis=1) > 60) > 0.95  # coloured dots at both ends of every match
+    plain = np.ptp(drawn, axis=2) == 0
+    assert np.mean((drawn[:, : left.width, 0] == read_grey(LEFT))[plain[:, : left.width]]) > 0.99
 
 
 def variants(folder: Path) -> dict[str, Path]:
@@ -123,7 +131,7 @@ def bad_picture(folder: Path, kind: str) -> Path:
     ("kind", "message"),
     [
         ("missing", "no such file"),
-        ("text", "not a picture"),
+        ("text", "not an image"),
         ("one-pixel", "keypoint"),
         ("flat", "keypoint"),
     ],
@@ -135,7 +143,7 @@ def test_bad_pictures_are_one_line_and_a_fault(doap: Doap, tmp_path: Path, kind:
         "match": ("match", LEFT, bad),
         "describe": ("describe", bad, "-o", "features"),
         "build": ("data", "build", bad, "-o", "set"),
-        "eval": ("eval", "warped", "--data", bad, "--models", "sift"),
+        "eval": ("eval", "warped", "sift", "--data", bad),
     }[verb]
     status, _, errors = doap(*arguments)
     assert status == 1
@@ -166,8 +174,8 @@ def test_describing_goes_on_past_a_bad_picture(doap: Doap, tmp_path: Path) -> No
     bad = bad_picture(tmp_path, "text")
     status, shown, errors = doap("describe", LEFT, bad, "-o", "f", "--model", "doap-demo-256b", "--max-keypoints", "40")
     assert status == 1
-    assert "1 of 2 pictures described" in shown
-    assert "not a picture" in errors
+    assert "1 of 2 images described" in shown
+    assert "not an image" in errors
     with np.load(tmp_path / "f" / "motorcycle_left.png.npz") as archive:
         assert archive["descriptors"].shape == (40, 32)
         assert archive["descriptors"].dtype == np.uint8
@@ -178,19 +186,19 @@ def test_building_goes_on_past_bad_photos(doap: Doap, tmp_path: Path) -> None:
     status, shown, _ = doap("data", "build", bad[0], STEREO / "coffee.png", bad[1], "-o", "set", "--points", 50)
     assert status == 0
     assert "200 patches of 32x32, 50 groups, 1 sequence" in shown
-    assert f"left out: {bad[0]}: not a picture" in shown
+    assert f"left out: {bad[0]}: not an image" in shown
     assert f"left out: {bad[1]}: fewer than 20 distinct keypoints found" in shown
 
 
 def test_the_road_from_photos_to_scores(doap: Doap, tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("width: 2\ndimensions: 16\nlist_size: 256\nepochs: 9\n")
+    (tmp_path / "r.yaml").write_text("width: 2\ndimensions: 16\nbatch_size: 256\nepochs: 9\n")
     status, shown, _ = doap("data", "build", STEREO / "rocket.jpg", "-o", "set", "--points", "300")
     assert status == 0
     assert "easy views overlap the plain frame by 0.86" in shown
     status, shown, _ = doap("data", "info", "set", "--verify")
     assert "1,200 patches of 32x32, 300 groups" in shown
     assert "pairs of groups overlap in a photo" in shown
-    assert "every checksum is right" in shown
+    assert "every checksum is correct" in shown
     train = ("train", "r.yaml", "--data", "set", "-o", "run", "--set", "epochs=2")
     status, shown, _ = doap(*train)
     assert status == 0
@@ -206,7 +214,7 @@ def test_the_road_from_photos_to_scores(doap: Doap, tmp_path: Path) -> None:
     (tmp_path / "run" / "weights.safetensors").unlink()
     assert doap("train", "--resume", "run")[0] == 0
     status, shown, _ = doap(
-        "eval", "warped", "--data", STEREO / "coffee.png", "--models", "run/weights.safetensors", "sift",
+        "eval", "warped", "run/weights.safetensors", "sift", "--data", STEREO / "coffee.png",
         "--copies", 2, "--keypoints", 200, "--json", "s.json", "--figure", "s.png",
     )  # fmt: skip
     assert status == 0
@@ -239,7 +247,7 @@ def test_a_frame_set_is_built_told_and_shown(doap: Doap, tmp_path: Path) -> None
     assert "how it looks: set/summary.html" in shown
     status, shown, _ = doap("data", "info", "set", "--verify")
     assert "frames by source: views 60, static 0, tracks 0" in shown
-    assert "every checksum is right" in shown
+    assert "every checksum is correct" in shown
     assert doap("data", "show", "set", "-o", "sheet.png", "--groups", 5)[0] == 0
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.height > 5 * 64

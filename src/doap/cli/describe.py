@@ -13,7 +13,7 @@ EXAMPLE = "Example: doap describe photos/ -o features/ --model doap-256b"
 
 
 def describe(
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGES…", help="Images, or folders of images.")],
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Images, or folders of images.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for one NAME.EXT.npz per image.")],
     model: Annotated[str, typer.Option(help="Shipped model, or path of a .safetensors file.")] = DEFAULT_MODEL,
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,

@@ -14,7 +14,7 @@ def report(
     results: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RESULTS…",
+            metavar="RESULTS",
             help="Files of doap eval --json, sweep.json, alignment*.png and label-mining*.png, or folders of them.",
         ),
     ],
