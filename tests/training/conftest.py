@@ -24,7 +24,7 @@ def photo_set(tmp_path_factory: pytest.TempPathFactory, photo: Grey) -> Path:
     """Folder of a patch set: four views of points in the two halves of a photo, one sequence each."""
     path = tmp_path_factory.mktemp("data") / "set"
     halves = [("left", photo[:, :256]), ("right", photo[:, 256:])]
-    cut_patches(frame_set_from_photos(halves, lambda image: detect_dog(image, 150)), path)
+    cut_patches(frame_set_from_photos(halves, lambda image: detect_dog(image, 80)), path)
     return path
 
 

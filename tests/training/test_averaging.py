@@ -15,10 +15,10 @@ from doap.training.log import Status, read_losses, read_validation
 from doap.training.recipe import Recipe
 from doap.training.trainer import train
 from doap.training.validation import Validation
-from support.trainings import SMALL, same_files, stop_after
+from support.trainings import L2NET, SMALL, same_files, stop_after
 
 DECAY = 0.8
-RECIPE = SMALL.model_copy(update={"batch_size": 64, "ema_decay": DECAY})
+RECIPE = SMALL.model_copy(update={**L2NET, "batch_size": 64, "ema_decay": DECAY})
 Weights = dict[str, torch.Tensor]
 
 

@@ -17,7 +17,7 @@ from doap import FrameSet, PatchSet
 from doap.training import checkpoint, trainer
 from doap.training.log import read_losses
 from doap.training.trainer import train
-from support.trainings import SMALL, same_files, same_weights, stop_after
+from support.trainings import L2NET, SMALL, same_files, same_weights, stop_after
 
 # Trains, and ends the process in the middle of an epoch or of a checkpoint, as a power cut would.
 TRAINING = """
@@ -52,7 +52,7 @@ def train_in_process(where: str, data: Path, folder: Path) -> int:
     """Train in a process of its own, as users do; returns its exit status."""
     folder.parent.mkdir(exist_ok=True)
     recipe = folder.parent / "recipe.yaml"
-    recipe.write_text(SMALL.to_yaml())
+    recipe.write_text(SMALL.model_copy(update=L2NET).to_yaml())
     command = [sys.executable, "-c", TRAINING, where, str(data), str(recipe), str(folder)]
     return subprocess.run(command, check=False).returncode
 

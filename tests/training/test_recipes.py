@@ -9,7 +9,7 @@ import pytest
 
 from doap import DoapError, list_models
 from doap.datasets.sets.groups import GroupedSet
-from doap.demo.run import RECIPES
+from doap.demo.training import RECIPES
 from doap.networks.registry import find_card
 from doap.training.batches import make_sampler
 from doap.training.recipe import Recipe, list_recipes, read_recipe
