@@ -24,8 +24,8 @@ def test_overlapping_pairs_are_those_of_the_grid_count(pooled: Frames) -> None:
     jittered = jitter_frames(torch.from_numpy(pooled[::8]), LEVELS["tough"], torch.Generator().manual_seed(0))
     frames = np.concatenate([pooled[::8], jittered.numpy()])
     i, j = np.triu_indices(len(frames), 1)
-    away = np.linalg.norm(frames[i, :, 2] - frames[j, :, 2], axis=1)
-    close = away < 3 * np.minimum(scales(frames)[i], scales(frames)[j])
+    distance = np.linalg.norm(frames[i, :, 2] - frames[j, :, 2], axis=1)
+    close = distance < 3 * np.minimum(scales(frames)[i], scales(frames)[j])
     i, j = i[close], j[close]
     counted = counted_overlap(frames[i], frames[j], 96)
     found = set(zip(*(a.tolist() for a in find_overlapping_pairs(frames)), strict=True))

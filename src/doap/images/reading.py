@@ -73,7 +73,7 @@ def shrink(image: Grey, longest: int) -> Grey:
 
 
 def find_photos(paths: list[Path]) -> list[Path]:
-    """List image files: the files given, and those below the folders given, sorted.
+    """List image files: the named files, and those in the named folders and below, sorted.
 
     Raises:
         DoapError: if a path does not exist, or there is no image.

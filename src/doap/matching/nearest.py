@@ -66,7 +66,7 @@ def distinctive_matches(first: Descriptors, second: Descriptors, ratio: float) -
 
     The distance to the nearest neighbour must be below `ratio` times the distance to the second nearest. Meant for
     many pairs of photos, where speed matters more than a single match: distances of real-valued descriptors come from
-    a float32 product, and its rounding decides matches right at the limit.
+    a float32 product, and its rounding decides matches at the limit.
 
     Args:
         first: (N, D) float32 unit vectors, or (N, bits / 8) uint8.
