@@ -1,18 +1,20 @@
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
 
+from doap.experiments.series import RunRow
 from doap.experiments.study_figure import draw_study
-from doap.experiments.study_table import Standing, standings, study_table
+from doap.experiments.study_table import RunSummary, study_table, summarise_runs
+from support.figures import record_figures
 
 T_975 = {1: 12.706, 2: 4.303}  # quantiles of Student's t by degrees of freedom, as statistical tables print them
 
 
-def row(run: str, tried: str, seed: int, *values: float) -> dict[str, Any]:
-    return {"run": run, "tried": tried, "seed": seed, **dict(zip(("pairs", "lists"), values, strict=False))}
+def row(run: str, setting: str, seed: int, *values: float) -> RunRow:
+    return {"run": run, "setting": setting, "seed": seed, **dict(zip(("pairs", "lists"), values, strict=False))}
 
 
 ROWS = [
@@ -21,37 +23,44 @@ ROWS = [
     row("hardnet", "lr=0.1", 0, 72.0, 80.0),
     row("hardnet", "lr=0.5", 0),
     row("alone", "", 0, 60.0, 95.0),
+    row("triplet", "", 0),
     row("ap", "lr=0.5", 1, 74.0, 92.0),
     row("ap", "lr=0.5", 2, 73.0, 96.0),
     row("hardnet", "lr=0.1", 1, 71.0, 82.0),
     row("hardnet", "lr=0.1", 2),
 ]
-CHOSEN = {"ap": "lr=0.5", "hardnet": "lr=0.1", "alone": ""}
 
 
-def test_runs_stand_by_their_means_over_the_seeds_of_what_was_chosen() -> None:
-    found = standings(ROWS, CHOSEN, ["pairs", "lists"])
-    assert [(each.run, each.values["pairs"]) for each in found] == [
-        ("ap", (71, 74, 73)),
-        ("hardnet", (72, 71)),
-        ("alone", (60,)),
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    return record_figures(monkeypatch)
+
+
+def test_runs_are_sorted_by_the_mean_of_their_best_setting_over_the_seeds() -> None:
+    summaries = summarise_runs(ROWS)
+    assert [(summary.run, summary.setting, summary.values["pairs"]) for summary in summaries] == [
+        ("ap", "lr=0.5", (71, 74, 73)),
+        ("hardnet", "lr=0.1", (72, 71)),
+        ("alone", "", (60,)),
     ]
-    assert found[0].mean("lists") == pytest.approx(93)
+    assert summaries[0].mean("lists") == pytest.approx(93)
+    assert summarise_runs([row("triplet", "", 0)]) == []
 
 
 def test_intervals_are_students() -> None:
-    ap, hardnet, alone = standings(ROWS, CHOSEN, ["pairs", "lists"])
-    for each, degrees in ((ap, 2), (hardnet, 1)):
-        values = np.array(each.values["pairs"])
+    ap, hardnet, alone = summarise_runs(ROWS)
+    for summary, degrees in ((ap, 2), (hardnet, 1)):
+        values = np.array(summary.values["pairs"])
         spread = np.sqrt(((values - values.mean()) ** 2).sum() / degrees)
-        assert each.reach("pairs") == pytest.approx(T_975[degrees] * spread / np.sqrt(len(values)), rel=1e-4)
-    assert alone.reach("pairs") is None
+        expected = T_975[degrees] * spread / np.sqrt(len(values))
+        assert summary.half_interval("pairs") == pytest.approx(expected, rel=1e-4)
+    assert alone.half_interval("pairs") is None
 
 
-def test_the_table_stars_the_best_of_each_column_and_shows_who_failed() -> None:
-    table = study_table(standings(ROWS, CHOSEN, ["pairs", "lists"]), ["triplet"])
-    assert table.columns == ("run", "chosen", "seeds", "AP %, pairs", "AP %, lists")
-    first, second, third, last = (each.cells for each in table.rows)
+def test_the_table_stars_the_best_of_each_column_and_shows_failed_runs() -> None:
+    table = study_table(summarise_runs(ROWS), ["triplet"])
+    assert table.columns == ("run", "setting", "seeds", "AP %, pairs", "AP %, lists")
+    first, second, third, last = (row.cells for row in table.rows)
     assert first[:3] == ("ap", "lr=0.5", "3")
     assert first[3].startswith("72.67 ± 3.79")
     assert [cell.endswith("*") for cell in (first[3], second[3], third[3])] == [True, False, False]
@@ -60,12 +69,22 @@ def test_the_table_stars_the_best_of_each_column_and_shows_who_failed() -> None:
 
 
 @pytest.mark.parametrize("measures", [["pairs"], ["pairs", "lists"]])
-def test_the_figure_shows_every_seed(tmp_path: Path, measures: list[str]) -> None:
-    draw_study(standings(ROWS, CHOSEN, measures), "title", tmp_path / "study.png")
-    with Image.open(tmp_path / "study.png") as picture:
-        assert picture.width > 500
-
-
-def test_one_run_can_be_drawn(tmp_path: Path) -> None:
-    draw_study([Standing("ap", "", {"lists": (90.0,)})], "title", tmp_path / "study.png")
+def test_the_figure_shows_every_seed_and_the_means(tmp_path: Path, figures: list[Figure], measures: list[str]) -> None:
+    rows = [{key: value for key, value in row.items() if key in ("run", "setting", "seed", *measures)} for row in ROWS]
+    summaries = summarise_runs(rows)
+    draw_study(summaries, "title", tmp_path / "study.png")
+    panels = figures[0].axes
+    assert [axes.get_xlabel() for axes in panels] == [f"AP %, {measure}" for measure in measures]
+    names = [tick.get_text() for tick in panels[0].get_yticklabels()]
+    assert names == ["ap  lr=0.5", "hardnet  lr=0.1", "alone"]
+    for axes, measure in zip(panels, measures, strict=True):
+        points = [np.asarray(c.get_offsets()) for c in axes.collections if isinstance(c, PathCollection)]
+        assert [set(seeds[:, 0]) for seeds in points] == [set(summary.values[measure]) for summary in summaries]
+        assert [text.get_text() for text in axes.texts] == [f"{summary.mean(measure):.2f}" for summary in summaries]
     assert (tmp_path / "study.png").exists()
+
+
+def test_one_run_can_be_drawn(tmp_path: Path, figures: list[Figure]) -> None:
+    draw_study([RunSummary("ap", "", {"lists": (90.0,)})], "title", tmp_path / "study.png")
+    (axes,) = figures[0].axes
+    assert [text.get_text() for text in axes.texts] == ["90.00"]

@@ -10,23 +10,16 @@ from doap.experiments import series as module
 from doap.experiments.series import Series
 from doap.experiments.sweep import evaluate_on_val, plan_sweep, run_sweep
 from doap.training import trainer
-from doap.training.data_cache import hold_out
+from doap.training.data_cache import split_val
 from doap.training.log import Status, read_validation
-from doap.training.recipe import Recipe, read_recipe
-from doap.training.run_folder import Source
+from doap.training.recipe import read_recipe
+from doap.training.run_folder import DataSpec
 from doap.training.trainer import train
-
-SMALL = 'width: 2\ndimensions: 16\nbatch_size: 64\nepochs: 1\nlr: 1.0\nprecision: "fp32"\n'
-
-
-@pytest.fixture
-def recipe(tmp_path: Path) -> Path:
-    (tmp_path / "r.yaml").write_text(SMALL)
-    return tmp_path / "r.yaml"
+from support.trainings import SMALL
 
 
 def closeness(_run: Path, model: Descriptor) -> dict[str, float]:
-    """Some number that hangs on every weight."""
+    """Measure something that depends on every weight."""
     values = describe_patches(np.random.default_rng(9).integers(0, 256, (2, 32, 32), dtype=np.uint8), model)
     return {"closeness": float(values[0] @ values[1]), "twice": float(2 * values[0] @ values[1])}
 
@@ -36,9 +29,7 @@ def test_a_plan_is_the_recipe_with_each_value(recipe: Path) -> None:
     assert planned.key == "batch_size"
     assert list(planned.recipes) == ["batch_size=32", "batch_size=64", "batch_size=128"]
     assert [planned.value(name) for name in planned.recipes] == [32, 64, 128]
-    expected = [
-        Recipe(width=2, dimensions=16, batch_size=size, epochs=7, lr=1.0, precision="fp32") for size in (32, 64, 128)
-    ]
+    expected = [SMALL.model_copy(update={"batch_size": size, "epochs": 7}) for size in (32, 64, 128)]
     assert list(planned.recipes.values()) == expected
 
 
@@ -54,7 +45,7 @@ def test_a_plan_is_the_recipe_with_each_value(recipe: Path) -> None:
 )
 def test_values_of_any_type(over: str, names: list[str] | None) -> None:
     if names is None:
-        with pytest.raises(DoapError, match=r"lr=0\.1 comes twice"):
+        with pytest.raises(DoapError, match=r"lr=0\.1 is repeated"):
             plan_sweep("phototour-real", over)
     else:
         assert list(plan_sweep("phototour-real", over).recipes) == names
@@ -67,9 +58,10 @@ def test_values_of_any_type(over: str, names: list[str] | None) -> None:
         ("batch_size=", "write it as key=value,value"),
         ("=1,2", "write it as key=value,value"),
         ("batch_size=1024,,2048", "write it as key=value,value"),
-        ("batch_size=64,64", "batch_size=64 comes twice"),
+        ("batch_size=64,64", "batch_size=64 is repeated"),
         ("batch_size=64,many", "batch_size: Input should be a valid integer"),
         ("batch_size=64,1", "batch_size: Input should be greater than or equal to 2"),
+        ("list_size=64", "^--over list_size=64: list_size was renamed; use batch_size$"),
         ("size=64", "size: Extra inputs are not permitted; keys are network"),
         ("schedule=linear,[", "not valid YAML"),
         ("objective=ap,triplets", "objective: Input should be 'ap'"),
@@ -82,19 +74,19 @@ def test_bad_values_are_one_line(over: str, message: str) -> None:
 
 
 def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
-    told: list[tuple[str, float]] = []
+    reports: list[tuple[str, float]] = []
     counts: list[int] = []
     rows = run_sweep(
         plan_sweep(recipe, "batch_size=32,64"),
         Series(
             patches,
             tmp_path / "sweep",
-            Source("noise"),
-            progress=lambda run, status: None if status.doing else told.append((run, status.done)),
+            DataSpec("noise"),
+            progress=lambda run, status: None if status.preparation else reports.append((run, status.done)),
         ),
         closeness,
-        about={"tests": ["a"]},
-        done=lambda rows: counts.append(len(rows)),
+        record={"tests": ["a"]},
+        on_row=lambda rows: counts.append(len(rows)),
     )
     for row in rows:
         alone = tmp_path / f"alone-{row['batch_size']}"
@@ -102,7 +94,7 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
         assert row["closeness"] == closeness(alone, load(alone / "weights.safetensors"))["closeness"]
     assert rows[0]["closeness"] != rows[1]["closeness"]
     assert counts == [1, 2]
-    assert [run for run, share in told if share == 1] == ["batch_size=32", "batch_size=64"]
+    assert [run for run, done in reports if done == 1] == ["batch_size=32", "batch_size=64"]
     header, *lines = (tmp_path / "sweep" / "sweep.csv").read_text().splitlines()
     assert header == "batch_size,closeness,twice"
     assert [[float(cell) for cell in line.split(",")] for line in lines] == [list(row.values()) for row in rows]
@@ -113,7 +105,7 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
     assert set(run["versions"]) == {"doap", "torch", "numpy", "python"}
 
 
-def test_complete_runs_are_only_judged_and_others_go_on(
+def test_complete_runs_are_only_evaluated_and_others_resumed(
     recipe: Path, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned, folder = plan_sweep(recipe, "seed=1,2,3", ["epochs=2"]), tmp_path / "sweep"
@@ -122,7 +114,7 @@ def test_complete_runs_are_only_judged_and_others_go_on(
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
 
     def stop(run: str, status: Status) -> None:
-        if run == "seed=2" and not status.doing and status.done > 0.7:
+        if run == "seed=2" and not status.preparation and status.done > 0.7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -130,8 +122,8 @@ def test_complete_runs_are_only_judged_and_others_go_on(
     assert (folder / "sweep.csv").read_text().count("\n") == 2
     (folder / "seed=1" / "weights.json").unlink()  # as if killed between the weights and their card
     steps: list[str] = []
-    told = Series(patches, folder, progress=lambda run, status: None if status.doing else steps.append(run))
-    assert run_sweep(planned, told, closeness) == whole
+    series = Series(patches, folder, progress=lambda run, status: None if status.preparation else steps.append(run))
+    assert run_sweep(planned, series, closeness) == whole
     assert 0 < steps.count("seed=2") < steps.count("seed=3")
     assert "seed=1" not in steps
     for name in ("sweep.csv", "sweep.json"):
@@ -151,7 +143,7 @@ def test_folders_of_other_trainings_are_refused_before_any_begins(
     with pytest.raises(DoapError, match=r"seed=2: holds a run on another set"):
         run_sweep(plan_sweep(recipe, "seed=1,2"), Series(fewer, tmp_path / "sweep"), closeness)
     (tmp_path / "sweep" / "seed=1").mkdir()
-    with pytest.raises(DoapError, match=r"seed=1: not the folder of a run"):
+    with pytest.raises(DoapError, match=r"seed=1: not a run folder"):
         run_sweep(plan_sweep(recipe, "seed=1,2"), Series(patches, tmp_path / "sweep"), closeness)
 
 
@@ -166,21 +158,32 @@ def exact_ap(patches: PatchSet, weights: Path) -> float:
     return float(np.mean(values))
 
 
-def test_held_out_scenes_judge_all_runs_on_the_same_lists(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
-    planned = plan_sweep(recipe, "batch_size=32,128", ["val_fraction=0.34", "epochs=3"])
+def test_all_runs_are_evaluated_on_the_same_validation_batches(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned = plan_sweep(recipe, "batch_size=32,96", ["val_fraction=0.34", "epochs=3"])
     series = Series(patches, tmp_path / "sweep")
     rows = run_sweep(planned, series, evaluate_on_val(planned, series))
-    held_out = hold_out(patches, planned.recipes["batch_size=32"])[1]
-    assert len(held_out) == 120  # all in one list of 128
+    _, validation = split_val(patches, planned.recipes["batch_size=32"])
+    assert len(validation) == 60  # all in one batch
     for row in rows:
         run = tmp_path / "sweep" / f"batch_size={row['batch_size']}"
-        assert row["ap"] == pytest.approx(exact_ap(held_out, run / "best.safetensors"), abs=1e-4)
+        assert row["ap"] == pytest.approx(exact_ap(validation, run / "best.safetensors"), abs=1e-4)
         validated = read_validation(run)
         assert (row["epoch"], row["ap"]) == pytest.approx(max(validated, key=lambda line: line[1]), abs=1e-4)
 
 
 def test_runs_that_were_never_validated_are_one_line(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
     planned, series = plan_sweep(recipe, "seed=1"), Series(patches, tmp_path / "sweep")
-    with pytest.raises(DoapError, match=r"seed=1: was never validated; set it") as caught:
+    with pytest.raises(DoapError, match=r"seed=1: has no validation; set val_fraction") as caught:
         run_sweep(planned, series, evaluate_on_val(planned, series))
     assert "\n" not in str(caught.value)
+
+
+def test_a_sweep_of_version_0_1_continues(
+    recipe: Path, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, folder = plan_sweep(recipe, "batch_size=32,64"), tmp_path / "sweep"
+    rows = run_sweep(planned, Series(patches, folder), closeness)
+    for size in (32, 64):
+        (folder / f"batch_size={size}").rename(folder / f"list_size={size}")
+    monkeypatch.setattr(module, "train", None)
+    assert run_sweep(planned, Series(patches, folder), closeness) == rows
