@@ -21,7 +21,7 @@ DEFAULT_BASELINES = ("sift", "rootsift")
 Models = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[MODEL]...",
+        metavar="MODEL",
         show_default=False,
         help="Shipped models, paths of weights, or baselines such as sift. By default the shipped models, SIFT and "
         "RootSIFT.",

@@ -15,8 +15,8 @@ from doap.evaluation.metrics.average_precision import average_precision, false_p
 def by_definition(relevant: list[bool], positives: int) -> float:
     """Mean, over the relevant items, of the precision at the rank of each."""
     hits, total = 0, 0.0
-    for rank, right in enumerate(relevant, 1):
-        if right:
+    for rank, is_relevant in enumerate(relevant, 1):
+        if is_relevant:
             hits += 1
             total += hits / rank
     return total / positives
@@ -37,7 +37,7 @@ def test_ties_are_the_mean_over_all_orders(items: list[tuple[int, bool]]) -> Non
         assert average_precision(distances, relevant) == 0
         return
     values = [
-        by_definition([right for _, right in order], positives)
+        by_definition([is_relevant for _, is_relevant in order], positives)
         for order in itertools.permutations(items)
         if all(a[0] <= b[0] for a, b in itertools.pairwise(order))
     ]
@@ -46,12 +46,12 @@ def test_ties_are_the_mean_over_all_orders(items: list[tuple[int, bool]]) -> Non
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 0.25, 0.5, 1])), min_size=1, max_size=5))
 def test_probabilities_give_the_mean_over_all_outcomes(items: list[tuple[int, float]]) -> None:
-    distances, chances = zip(*items, strict=True)
+    distances, probabilities = zip(*items, strict=True)
     expected = 0.0
-    for right in itertools.product([False, True], repeat=len(items)):
-        weight = np.prod([chance if hit else 1 - chance for chance, hit in zip(chances, right, strict=True)])
-        expected += weight * average_precision(distances, right, positives=7)
-    assert average_precision(distances, chances, positives=7) == pytest.approx(expected, abs=1e-12)
+    for outcome in itertools.product([False, True], repeat=len(items)):
+        weight = np.prod([p if hit else 1 - p for p, hit in zip(probabilities, outcome, strict=True)])
+        expected += weight * average_precision(distances, outcome, positives=7)
+    assert average_precision(distances, probabilities, positives=7) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_constant_descriptor_gains_nothing() -> None:

@@ -115,7 +115,7 @@ def slow_rates(method: Method, folder: Path) -> tuple[float, float]:
 
 def test_methods_are_evaluated_as_by_hand(folder: Path, tmp_path: Path) -> None:
     models = ["doap-demo-128", "doap-demo-256b", "beblid-256"]
-    methods = open_methods(models, cache=DescriptorCache(tmp_path / "kept"))
+    methods = open_methods(models, cache=DescriptorCache(tmp_path / "descriptors"))
     steps: list[tuple[str, int, int | None]] = []
     result = Phototour(folder).evaluate(methods, lambda *step: steps.append(step))
     assert [score["descriptor"] for score in result.scores] == models
@@ -149,7 +149,7 @@ def test_no_model_is_tested_where_it_was_trained(folder: Path, tmp_path: Path) -
         trained(tmp_path, "by-name-yosemite", "in memory"),
         trained(tmp_path, "by-neither", "/somewhere/yosemite/else"),
     ]
-    methods = open_methods([*models, "sift"], cache=DescriptorCache(tmp_path / "kept"))
+    methods = open_methods([*models, "sift"], cache=DescriptorCache(tmp_path / "descriptors"))
     assert [trained_on(each) for each in methods] == ["yosemite", "yosemite", "", ""]
     shutil.copytree(folder, tmp_path / "both" / "yosemite")
     shutil.copytree(folder, tmp_path / "both" / "liberty")

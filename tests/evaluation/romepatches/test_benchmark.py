@@ -1,4 +1,4 @@
-"""Retrieval against every list ranked by hand, in fractions; equal descriptors are equally far."""
+"""Retrieval compared with lists ranked one by one, in fractions; equal descriptors are equally far."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -16,19 +16,19 @@ from support.official_formats import write_half
 
 
 def tie_aware_precision(items: list[tuple[float, bool]]) -> float | None:
-    """AP from its definition: the mean over right items of the precision where each stands, over all orders of ties."""
-    right = sum(is_right for _, is_right in items)
-    if not right:
+    """AP by definition: the mean of the precision at each relevant item, over all orders of ties."""
+    relevant = sum(is_relevant for _, is_relevant in items)
+    if not relevant:
         return None
     total = Fraction(0)
     for distance in sorted({d for d, _ in items}):
         before = [r for d, r in items if d < distance]
         tied = [r for d, r in items if d == distance]
-        for place in range(1, len(tied) + 1):  # a right one of the tie stands here as often as anywhere in it
+        for place in range(1, len(tied) + 1):  # a relevant one of the tie is here as often as anywhere in it
             others = Fraction((place - 1) * (sum(tied) - 1), max(len(tied) - 1, 1))
             chance = Fraction(sum(tied), len(tied))
             total += chance * (sum(before) + 1 + others) / (len(before) + place)
-    return float(total / right)
+    return float(total / relevant)
 
 
 def slow(distances: np.ndarray, groups: np.ndarray, queries: np.ndarray | None) -> float:
@@ -102,7 +102,7 @@ def rome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_both_halves_of_an_official_folder(rome: Path, tmp_path: Path) -> None:
-    methods = open_methods(["doap-demo-128", "doap-demo-256b"], cache=DescriptorCache(tmp_path / "kept"))
+    methods = open_methods(["doap-demo-128", "doap-demo-256b"], cache=DescriptorCache(tmp_path / "descriptors"))
     patches = open_halves(rome)
     result = RomePatches(rome).evaluate(methods)
     assert [(score["descriptor"], score["half"]) for score in result.scores] == [

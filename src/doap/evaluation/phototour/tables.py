@@ -58,7 +58,7 @@ def measured_rows(result: Result) -> list[Row]:
         mean = sum(rates.values()) / len(rates) if len(rates) == len(COMBINATIONS) else None
         kind = models[0]["kind"]
         rows.append((kind, _row(method, size(kind, models[0]["dimensions"]), rates, mean)))
-    return [row for wanted in ("real", "binary") for kind, row in rows if kind == wanted]
+    return [row for kind, row in rows if kind == "real"] + [row for kind, row in rows if kind == "binary"]
 
 
 def _group_models(models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
