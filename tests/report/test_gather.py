@@ -25,21 +25,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_all_results_in_a_folder_are_read(folder: Path) -> None:
-    found = gather([folder])
-    assert [(path.name, result.benchmark) for path, result in found.results] == [
+    gathered = gather([folder])
+    assert [(path.name, result.benchmark) for path, result in gathered.results] == [
         ("a.json", "hpatches"),
         ("b.json", "oxford"),
     ]
-    assert [(path.name, sweep.over, sweep.rows) for path, sweep in found.sweeps] == [
+    assert [(path.name, sweep.over, sweep.rows) for path, sweep in gathered.sweeps] == [
         ("sweep.json", "batch_size", SWEEP["rows"])
     ]
-    assert [(path.name, kind) for path, kind in found.pictures] == [("alignment.png", "alignment")]
-    assert [path.name for path in found.left_out] == ["run.json"]
+    assert [(path.name, kind) for path, kind in gathered.pictures] == [("alignment.png", "alignment")]
+    assert [path.name for path in gathered.left_out] == ["run.json"]
 
 
 def test_files_come_in_the_order_given(folder: Path) -> None:
-    found = gather([folder / "b.json", folder / "a.json"])
-    assert [result.benchmark for _, result in found.results] == ["oxford", "hpatches"]
+    gathered = gather([folder / "b.json", folder / "a.json"])
+    assert [result.benchmark for _, result in gathered.results] == ["oxford", "hpatches"]
 
 
 @pytest.mark.parametrize(

@@ -40,20 +40,20 @@ def sections(page: Path) -> dict[str, str]:
 
 
 def test_without_results_every_section_says_so_and_quotes(tmp_path: Path) -> None:
-    found = sections(write_report(ReportInput(), tmp_path / "out"))
-    assert list(found) == [section.key for section in SECTIONS]
+    html = sections(write_report(ReportInput(), tmp_path / "out"))
+    assert list(html) == [section.key for section in SECTIONS]
     for section in SECTIONS:
-        assert "Not measured:" in found[section.key]
-        assert f"<pre><code>{escape(section.command)}</code></pre>" in found[section.key]
+        assert "Not measured:" in html[section.key]
+        assert f"<pre><code>{escape(section.command)}</code></pre>" in html[section.key]
         quoted = len(published(section.published)) if section.published else 0
-        assert found[section.key].count('<tr class="quoted">') == quoted
+        assert html[section.key].count('<tr class="quoted">') == quoted
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["index.html"]
 
 
 def test_unavailable_data_is_reported(tmp_path: Path) -> None:
-    found = sections(write_report(ReportInput(), tmp_path / "out", ["phototour"]))
-    assert "Not measured: data set not available." in found["phototour"]
-    assert "Not measured: no result was given." in found["oxford"]
+    html = sections(write_report(ReportInput(), tmp_path / "out", ["phototour"]))
+    assert "Not measured: data set not available." in html["phototour"]
+    assert "Not measured: no result was given." in html["oxford"]
 
 
 @pytest.mark.parametrize(("key", "message"), [("rome", "is none of"), ("phototour", "has a result")])
@@ -67,17 +67,17 @@ def test_only_a_section_without_results_can_be_unavailable(key: str, message: st
 def test_a_result_is_shown_with_its_rule_its_figure_and_the_quoted_rows(tmp_path: Path) -> None:
     PHOTOTOUR.write_json(tmp_path / "p.json")
     page = write_report(gather([tmp_path / "p.json", tmp_path / "p.json"]), tmp_path / "out")
-    shown = sections(page)["phototour"]
-    assert "Not measured" not in shown
-    assert shown.count("<b>3.21</b>") == 4  # two columns of liberty in each of two tables; the best is bold
-    assert shown.count("<td>12.50</td>") == 4
-    assert shown.count("ties gain nothing") >= 2
-    assert shown.count('<tr class="quoted first">') == 2
-    assert "CVPR 2018" in shown
-    assert "&lt;mine&gt;" in shown
+    html = sections(page)["phototour"]
+    assert "Not measured" not in html
+    assert html.count("<b>3.21</b>") == 4  # two columns of liberty in each of two tables; the best is bold
+    assert html.count("<td>12.50</td>") == 4
+    assert html.count("ties gain nothing") >= 2
+    assert html.count('<tr class="quoted first">') == 2
+    assert "CVPR 2018" in html
+    assert "&lt;mine&gt;" in html
     assert "<mine>" not in page.read_text()
     for name in ("phototour-1.png", "phototour-2.png"):
-        assert f'src="{name}"' in shown
+        assert f'src="{name}"' in html
         with Image.open(tmp_path / "out" / name) as picture:
             assert picture.width > 400
 
@@ -88,13 +88,13 @@ def test_sweeps_and_pictures_are_shown_and_copied(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text(json.dumps(content))
     for name, colour in (("sweep", 10), ("alignment", 20), ("label-mining-mine", 30)):
         Image.new("L", (4, 4), colour).save(tmp_path / f"{name}.png")
-    found = sections(write_report(gather([tmp_path]), tmp_path / "out"))
-    assert "Recipe phototour-real with epochs=2" in found["batch_size"]
-    assert "<td>2.25</td>" in found["batch_size"]
-    assert "FPR95 % on n" in found["batch_size"]
+    html = sections(write_report(gather([tmp_path]), tmp_path / "out"))
+    assert "Recipe phototour-real with epochs=2" in html["batch_size"]
+    assert "<td>2.25</td>" in html["batch_size"]
+    assert "FPR95 % on n" in html["batch_size"]
     for key, colour in (("batch_size", 10), ("alignment", 20), ("label-mining", 30)):
-        assert "Not measured" not in found[key]
-        assert f'src="{key}-1.png"' in found[key]
+        assert "Not measured" not in html[key]
+        assert f'src="{key}-1.png"' in html[key]
         with Image.open(tmp_path / "out" / f"{key}-1.png") as picture:
             assert picture.getpixel((0, 0)) == colour
 
@@ -116,9 +116,9 @@ def test_any_other_benchmark_or_sweep_has_a_section_and_stays_in_the_folder(tmp_
     (tmp_path / "sweep.json").write_text(json.dumps({"over": name, "rows": [{name: 1, "ap": 0.5}]}))
     Image.new("L", (4, 4)).save(tmp_path / "sweep.png")
     before = set(tmp_path.rglob("*"))
-    shown = sections(write_report(gather([tmp_path]), tmp_path / "deep" / "out"))[name]
-    assert "Not in the paper" in shown
-    assert "<td>1.2</td>" in shown
+    html = sections(write_report(gather([tmp_path]), tmp_path / "deep" / "out"))[name]
+    assert "Not in the paper" in html
+    assert "<td>1.2</td>" in html
     new = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
     assert {path.parent for path in new} == {tmp_path / "deep" / "out"}
     assert len(new) == 2

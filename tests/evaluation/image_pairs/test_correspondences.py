@@ -56,9 +56,9 @@ def test_correspondences_are_those_of_the_definition(block: int, monkeypatch: py
     first = first[np.linalg.det(first[:, :, :2]) > 0]
     second = transform_frames(first, HOMOGRAPHY)[random.permutation(len(first))]
     second[:, :, 2] += random.normal(0, 2, (len(second), 2))
-    found = find_correspondences(first, second, HOMOGRAPHY)
-    assert 15 < len(found) < len(first)
-    assert [tuple(pair) for pair in found.tolist()] == slow_correspondences(first, second, HOMOGRAPHY)
+    pairs = find_correspondences(first, second, HOMOGRAPHY)
+    assert 15 < len(pairs) < len(first)
+    assert [tuple(pair) for pair in pairs.tolist()] == slow_correspondences(first, second, HOMOGRAPHY)
 
 
 def test_a_point_with_several_orientations_keeps_each_apart() -> None:
@@ -67,9 +67,9 @@ def test_a_point_with_several_orientations_keeps_each_apart() -> None:
     first = np.stack([circle(30 * k + 20, 50, 4, a) for k in range(5) for a in (10, 100, 250)])
     turn = np.array([[0.8, -0.6, 20], [0.6, 0.8, 5], [0, 0, 1]])
     order = random.permutation(len(first))
-    found = find_correspondences(first, transform_frames(first, turn)[order], turn)
-    np.testing.assert_array_equal(order[found[:, 1]], np.arange(len(first)))
-    np.testing.assert_array_equal(found[:, 0], np.arange(len(first)))
+    pairs = find_correspondences(first, transform_frames(first, turn)[order], turn)
+    np.testing.assert_array_equal(order[pairs[:, 1]], np.arange(len(first)))
+    np.testing.assert_array_equal(pairs[:, 0], np.arange(len(first)))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_small_and_large_frames_are_treated_alike_but_none_beyond_four_radii(
     radius: float, apart: float, same: bool
 ) -> None:
     """Circles of radius 30 whose centres are 15.9 pixels apart have an overlap of one half."""
-    found = find_correspondences(circle(50, 50, radius)[None], circle(50 + apart, 50, radius)[None], np.eye(3))
-    assert len(found) == same
+    pairs = find_correspondences(circle(50, 50, radius)[None], circle(50 + apart, 50, radius)[None], np.eye(3))
+    assert len(pairs) == same
 
 
 def test_the_radius_is_that_in_the_reference() -> None:

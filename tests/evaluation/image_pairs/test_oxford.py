@@ -17,11 +17,11 @@ from support.small_pairs import homography, write_sequence
 def test_the_first_image_is_paired_with_each_other(tmp_path: Path) -> None:
     write_sequence(tmp_path / "wall", 1)
     write_sequence(tmp_path / "graf", 0)
-    found = find_oxford(tmp_path)
-    assert [(f.sequence, f.name) for f in found] == [
+    pairs = find_oxford(tmp_path)
+    assert [(f.sequence, f.name) for f in pairs] == [
         (sequence, f"1-{number}") for sequence in ("graf", "wall") for number in range(2, 7)
     ]
-    for number, files in enumerate(found[5:], 2):
+    for number, files in enumerate(pairs[5:], 2):
         assert (files.first.name, files.second.name) == ("img1.png", f"img{number}.png")
         assert isinstance(files.ground_truth, np.ndarray)
         np.testing.assert_allclose(files.ground_truth, homography(number, 1))
@@ -45,14 +45,14 @@ def scores(names: tuple[str, ...], sequences: tuple[str, ...]) -> list[Score]:
 
 
 def test_a_sequence_is_the_mean_of_its_pairs_and_all_are_the_mean_of_sequences() -> None:
-    made = scores(("a", "b"), ("bark", *PAPER_SEQUENCES))
-    table = by_sequence(made)
+    rows = scores(("a", "b"), ("bark", *PAPER_SEQUENCES))
+    table = by_sequence(rows)
     for name in ("a", "b"):
-        values = np.array([row["ap"] for row in made if row["descriptor"] == name], np.float64)
+        values = np.array([row["ap"] for row in rows if row["descriptor"] == name], np.float64)
         expected = values.reshape(7, 5).mean(1)
         np.testing.assert_allclose(list(table[name].values()), expected)
         assert mean_of_six(table[name]) == pytest.approx(expected[1:].mean())
-        (summary,) = (row for row in summarise(made, ["ap"]) if row["descriptor"] == name)
+        (summary,) = (row for row in summarise(rows, ["ap"]) if row["descriptor"] == name)
         assert summary["ap"] == pytest.approx(expected.mean())
     assert mean_of_six({"graf": 50.0}) is None
 
@@ -60,8 +60,8 @@ def test_a_sequence_is_the_mean_of_its_pairs_and_all_are_the_mean_of_sequences()
 def test_the_figure_has_one_bar_per_descriptor_and_sequence(tmp_path: Path) -> None:
     names = tuple(f"model-{k}" for k in range(13))
     settings = {"detector": "dog", "extent": "3", "keypoints": 10}
-    made = scores(names, ("bark", "graf"))
-    result = Result(benchmark="oxford", settings=settings, methods=[{"name": n} for n in names], scores=made)
+    rows = scores(names, ("bark", "graf"))
+    result = Result(benchmark="oxford", settings=settings, methods=[{"name": n} for n in names], scores=rows)
     draw_oxford(result, tmp_path / "oxford.png")
     with Image.open(tmp_path / "oxford.png") as drawn:
         pixels = np.asarray(drawn.convert("RGB"), np.int32) @ np.array([1 << 16, 1 << 8, 1])
