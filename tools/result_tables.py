@@ -22,7 +22,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"
 SPEED = DOCS.parent / "benchmarks" / "results"
 STUDIES = ("objectives", "objectives-cpu", "data", "lists")
-PEERS = ("desdis-32", "desdis-8", "rootsift", "hardtfeat-liberty", "teblid-512", "sift", "beblid-512", "binboost-256",
+BASELINES = ("desdis-32", "desdis-8", "rootsift", "hardtfeat-liberty", "teblid-512", "sift", "beblid-512", "binboost-256",
          "orb", "latch")  # fmt: skip
 
 
@@ -52,11 +52,11 @@ def result_text(name: str, make: Callable[[Result], list[Table]]) -> str:
 
 
 def headline() -> dict[str, str]:
-    """The table of README.md: the models that ship and published peers, best on Oxford first."""
+    """The table of README.md: the models that ship and published baselines, best on Oxford first."""
     images, tasks_result = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
     size = {model["name"]: str(model["bytes"]) for model in images.methods}
     patches = _cells(hpatches_summary(tasks_result)[0])
-    shown = {*PEERS, *(name for name in list_models() if "demo" not in name)}
+    shown = {*BASELINES, *(name for name in list_models() if "demo" not in name)}
     rows = []
     for name, cells in _cells(sequence_table(images)).items():
         if name in shown:

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+import torch
 
 from doap import load
+from doap.cli.study import STUDIES
 from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.sets.frame_set import FrameSet
 from doap.evaluation.image_pairs.evaluator import PairsEvaluator
-from doap.experiments.study_plan import read_study
+from doap.experiments.study_plan import list_studies, read_study
 from doap.images.frames import detect_dog
 from doap.training.validation import Validation
+from doap.types import Grey
 from support.command_line import Doap
+from support.figures import record_figures
 from support.small_pairs import write_pair, write_sequence
 
 FILE = """
@@ -30,49 +33,55 @@ runs:
 
 
 @pytest.fixture
-def sets(tmp_path: Path, photo: np.ndarray) -> Path:
+def sets(tmp_path: Path, photo: Grey) -> Path:
     (tmp_path / "small.yaml").write_text(
-        "width: 2\ndimensions: 16\nbatch_size: 96\nviews_per_group: 4\nepochs: 1\nprecision: fp32\nval_fraction: 0.5\n"
+        "network: tiny\nwidth: 8\ndimensions: 16\nbatch_size: 96\nviews_per_group: 4\nepochs: 1\n"
+        "precision: fp32\nval_fraction: 0.5\n"
     )
     (tmp_path / "study.yaml").write_text(FILE)
-    for name, half in {"train": photo[:, :256], "aside": photo[:, 256:]}.items():
+    for name, half in {"train": photo[:, :256], "val": photo[:, 256:]}.items():
         halves = [(f"{name}{number}", part) for number, part in enumerate((half[:256], half[256:]))]
         frame_set_from_photos(halves, lambda image: detect_dog(image, 60)).save(tmp_path / name)
     write_sequence(tmp_path / "pairs" / "a", 0)
     return tmp_path
 
 
-WORDS = ("study", "study.yaml", "--data", "train", "--val", "aside", "-o", "runs", "--device", "cpu")
+WORDS = ("study", "study.yaml", "--data", "train", "--val", "val", "-o", "runs", "--device", "cpu")
 PAIRS = ("--pairs", "pairs", "--keypoints", 80, "--extent", "own", "--extent", "6")
 
 
-def test_a_study_is_trained_judged_shown_and_drawn(doap: Doap, sets: Path) -> None:
+@pytest.mark.slow
+def test_a_study_is_trained_evaluated_printed_and_drawn(
+    doap: Doap, sets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = record_figures(monkeypatch)
     status, shown, errors = doap(*WORDS, *PAIRS)
     assert (status, errors) == (0, "")
     with (sets / "runs" / "study.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["run", "tried", "seed", "pairs", "pairs at own", "pairs at 6.0", "lists"]
-    best = max(rows[:2], key=lambda row: float(row["pairs"]))["tried"]
-    assert [(row["run"], row["tried"], row["seed"]) for row in rows[2:]] == [
+    assert list(rows[0]) == ["run", "setting", "seed", "pairs", "pairs at own", "pairs at 6.0", "lists"]
+    best = max(rows[:2], key=lambda row: float(row["pairs"]))["setting"]
+    assert [(row["run"], row["setting"], row["seed"]) for row in rows[2:]] == [
         ("zoom", "", "0"), ("binary", "", "0"), ("plain", best, "1"), ("zoom", "", "1"), ("binary", "", "1"),
     ]  # fmt: skip
-    judge = PairsEvaluator(sets / "pairs", "dog", 80, [None, 6.0])
-    aside, lists = FrameSet.open(sets / "aside"), read_study(sets / "study.yaml").lists
+    evaluator = PairsEvaluator(sets / "pairs", "dog", 80, [None, 6.0])
+    val, base = FrameSet.open(sets / "val"), read_study(sets / "study.yaml").base
     for row in rows[2:4]:
         model = load(sets / "runs" / f"{row['run']},seed=0" / "weights.safetensors")
-        assert float(row["pairs"]) == pytest.approx(judge.measure(model)["pairs"], abs=1e-6)
-        drawn = Validation(aside, lists.model_copy(update={"kind": model.kind}), "cpu", 32)
-        assert float(row["lists"]) == pytest.approx(100 * drawn.average_precision(model.network), abs=1e-6)
+        assert float(row["pairs"]) == pytest.approx(evaluator.measure(model)["pairs"], abs=1e-6)
+        validation = Validation(val, base.model_copy(update={"kind": model.kind}), torch.device("cpu"), 32)
+        assert float(row["lists"]) == pytest.approx(100 * validation.average_precision(model.network), abs=1e-6)
     content = json.loads((sets / "runs" / "study.json").read_text())
-    assert content["judged_by"]["pairs"]["extents"] == [None, 6.0]
+    assert content["evaluated_by"]["pairs"]["extents"] == [None, 6.0]
     run = content["runs"]["zoom,seed=1"]
     assert (run["recipe"]["zoom"], run["recipe"]["seed"]) == (1.0, 1)
-    assert "2 sequences" in run["patches"]  # nothing is held out of it: others judge
+    assert "2 sequences" in run["patches"]  # all of it is trained on: --val validates
     for name in ("plain", "zoom", "binary"):
-        mean = np.mean([float(row["pairs"]) for row in rows if row["run"] == name and row["tried"] in ("", best)])
+        mean = np.mean([float(row["pairs"]) for row in rows if row["run"] == name and row["setting"] in ("", best)])
         assert f"{mean:.2f} ±" in shown
-    with Image.open(sets / "runs" / "study.png") as picture:
-        assert picture.width > 1000
+    labels = ["AP %, pairs", "AP %, pairs at own", "AP %, pairs at 6.0", "AP %, lists"]
+    assert [axes.get_xlabel() for axes in figures[-1].axes] == labels
+    assert (sets / "runs" / "study.png").exists()
     status, again, errors = doap(*WORDS, *PAIRS)
     assert (status, errors) == (0, "")
     assert again == shown
@@ -86,28 +95,33 @@ def test_without_pairs_the_lists_decide_and_settings_go_over_all(doap: Doap, set
     assert json.loads((sets / "runs" / "study.json").read_text())["runs"]["a,seed=5"]["recipe"]["epochs"] == 1
 
 
-FAULTS = {
+ERRORS = {
     "no file": (("study", "nowhere.yaml", *WORDS[2:]), "nowhere.yaml: cannot be read"),
     "no pairs": ((*WORDS, "--pairs", "small.yaml"), "small.yaml: no such folder"),
-    "no homography": ((*WORDS, "--pairs", "labelled"), "are known by labelled points"),
+    "no homography": ((*WORDS, "--pairs", "labelled"), "have labelled points only"),
     "detector": ((*WORDS, "--pairs", "pairs", "--detector", "eyes"), "--detector: eyes is none of"),
-    "extent": ((*WORDS, "--pairs", "pairs", "--extent", "-1"), "--extent: a factor over 0, or own; not -1"),
+    "extent": ((*WORDS, "--pairs", "pairs", "--extent", "-1"), "--extent: must be a factor over 0, or own; not -1"),
 }
 
 
-@pytest.mark.parametrize("error", FAULTS)
-def test_faults_are_one_line_before_any_training(doap: Doap, sets: Path, error: str) -> None:
+@pytest.mark.parametrize("error", ERRORS)
+def test_errors_are_one_line_before_any_training(doap: Doap, sets: Path, error: str) -> None:
     write_pair(sets / "labelled", 1, "points.csv")
-    words, message = FAULTS[error]
+    words, message = ERRORS[error]
     status, _, errors = doap(*words)
     assert (status, errors.count("\n")) == (1, 1)
     assert message in errors
     assert not (sets / "runs").exists()
 
 
-def test_studies_need_nothing_that_is_optional() -> None:
+@pytest.mark.slow
+def test_studies_need_no_other_extras() -> None:
     blocked = "import sys; sys.modules.update(dict.fromkeys(['kornia', 'faiss', 'pycolmap']));"
     code = f"{blocked} from doap.cli.main import main; sys.argv = ['doap', 'study', '--help']; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "objectives" in done.stdout
+
+
+def test_the_help_names_the_studies_that_ship() -> None:
+    assert list(STUDIES) == list_studies()

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from doap import PatchSet, load
-from doap.evaluation.phototour.benchmark import fpr95
+from doap.evaluation.phototour.pair_test import fpr95
 from support.command_line import Doap
+from support.figures import record_figures
 from support.small_phototour import PAIRS, learnable_phototour
 
-SMALL = "width: 2\ndimensions: 16\nbatch_size: 32\nepochs: 3\nlr: 1.0\nprecision: 'fp32'\n"
+SMALL = "network: tiny\nwidth: 8\ndimensions: 16\nbatch_size: 32\nepochs: 3\nlr: 1.0\nprecision: 'fp32'\n"
 # Ends the process in the middle of the second run, as a power cut would.
 KILLED = """
 import os, signal, sys
@@ -26,11 +26,11 @@ from doap.experiments import series
 trainer.CHECKPOINT_SECONDS = 0
 whole = series.train
 
-def train(**given):
+def train(**arguments):
     def step(status):
-        if given["name"] == "batch_size=96" and not status.doing and status.done > 0.6:
+        if arguments["name"] == "batch_size=96" and not status.preparation and status.done > 0.6:
             os.kill(os.getpid(), signal.SIGKILL)
-    return whole(**{**given, "progress": step})
+    return whole(**{**arguments, "progress": step})
 
 series.train = train
 from doap.cli.main import main
@@ -51,7 +51,9 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     torch.set_num_threads(threads)
 
 
-def test_the_papers_figure_killed_and_gone_on_with(doap: Doap, folders: Path) -> None:
+@pytest.mark.slow
+def test_the_papers_figure_killed_and_continued(doap: Doap, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = record_figures(monkeypatch)
     words = ("sweep", "small.yaml", "--data", "liberty", "--over", "batch_size=64,96",
              "--test", "notredame", "--test", "yosemite", "--set", "epochs=2", "--device", "cpu")  # fmt: skip
     killed = subprocess.run(
@@ -86,11 +88,14 @@ def test_the_papers_figure_killed_and_gone_on_with(doap: Doap, folders: Path) ->
     assert (content["recipe"], content["settings"]) == ("small.yaml", ["epochs=2"])
     assert content["tests"] == ["notredame", "yosemite"]
     assert content["runs"]["batch_size=96"]["recipe"]["epochs"] == 2
-    with Image.open(folders / "whole" / "sweep.png") as picture:
-        assert picture.width > 600
+    (axes,) = figures[-1].axes
+    assert axes.get_xlabel().startswith("batch_size (M, patches per batch")
+    labels = [str(line.get_label()) for line in axes.lines]
+    assert labels == ["mean", "notredame", "yosemite"]
+    assert (folders / "whole" / "sweep.png").exists()
 
 
-def test_held_out_scenes_judge_where_no_test_is_given(doap: Doap, folders: Path) -> None:
+def test_validation_scenes_are_used_where_no_test_is_given(doap: Doap, folders: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (240, 32, 32), dtype=np.uint8)
     PatchSet([pixels], np.arange(240) // 3, np.arange(240) // 60).save(folders / "four")
     status, shown, _ = doap(
@@ -105,12 +110,12 @@ def test_held_out_scenes_judge_where_no_test_is_given(doap: Doap, folders: Path)
         validated = (folders / "runs" / f"schedule={row['schedule']}" / "validation.csv").read_text().split()[1]
         assert float(row["ap"]) == pytest.approx(float(validated.split(",")[1]), abs=1e-3)
         ap = 100 * float(row["ap"])
-        assert f"schedule={row['schedule']}: AP {ap:.2f} % on held-out sequences, after epoch 0" in shown
+        assert f"schedule={row['schedule']}: AP {ap:.2f} % on validation scenes, after epoch 0" in shown
 
 
-FAULTS = {
-    "no judge": (("--over", "batch_size=32,64"), "nothing to judge the runs by"),
-    "judge of some": (("--over", "val_fraction=0,0.5"), "nothing to judge the runs by"),
+ERRORS = {
+    "no evaluation": (("--over", "batch_size=32,64"), "no data for the evaluation"),
+    "evaluation of some": (("--over", "val_fraction=0,0.5"), "no data for the evaluation"),
     "no values": (("--over", "batch_size", "--test", "yosemite"), "--over batch_size: write it as"),
     "unknown key": (("--over", "size=3", "--test", "yosemite"), "size: Extra inputs"),
     "no test": (("--over", "batch_size=32", "--test", "nowhere"), "nowhere: not an official folder of Phototour"),
@@ -119,10 +124,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("error", FAULTS)
-def test_faults_are_one_line_before_any_training(doap: Doap, folders: Path, error: str) -> None:
+@pytest.mark.parametrize("error", ERRORS)
+def test_errors_are_one_line_before_any_training(doap: Doap, folders: Path, error: str) -> None:
     (folders / "notredame" / PAIRS).unlink()
-    words, message = FAULTS[error]
+    words, message = ERRORS[error]
     status, _, errors = doap("sweep", "small.yaml", "--data", "liberty", "-o", "runs", *words)
     assert (status, errors.count("\n")) == (1, 1)
     assert message in errors

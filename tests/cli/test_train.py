@@ -1,15 +1,18 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
-import torch
 
 from doap import load
+from doap.training.recipe import RENAMED_KEYS
 from doap.training.run_folder import read_run
 from support.command_line import Doap
+from support.figures import record_figures
 from support.small_official_sets import make_hpatches
+from support.trainings import same_weights
 
-SMALL = "width: 2\ndimensions: 16\nbatch_size: 48\nepochs: 2\nprecision: 'fp32'\n"
+SMALL = "network: tiny\nwidth: 8\ndimensions: 16\nbatch_size: 48\nepochs: 2\nprecision: 'fp32'\n"
 SPLITS = {"a": {"name": "a", "train": ["i_one", "v_three"], "test": ["v_two"]}}
 
 
@@ -20,27 +23,26 @@ def hpatches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_hpatches(tmp_path / "data" / "hpatches", patches=4)
 
 
-def test_the_training_half_of_a_split(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+def test_the_training_sequences_of_a_split(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
     (hpatches.parent / "hpatches-tasks").mkdir()
     (hpatches.parent / "hpatches-tasks" / "splits.json").write_text(json.dumps(SPLITS))
     status, shown, _ = doap("train", "r.yaml", "--data", hpatches, "--split", "a", "-o", "run", "--device", "cpu")
     assert status == 0
     assert "128 patches of 65x65, 8 groups, 2 sequences" in shown
     assert read_run(tmp_path / "run").source.split == "a"
-    whole = load(tmp_path / "run" / "weights.safetensors").network.state_dict()
+    whole = load(tmp_path / "run" / "weights.safetensors")
     for file in ("weights.safetensors", "weights.json", "checkpoint.safetensors"):
         (tmp_path / "run" / file).unlink()
     assert doap("train", "--resume", "run")[0] == 0
-    again = load(tmp_path / "run" / "weights.safetensors").network.state_dict()
-    assert all(torch.equal(value, again[name]) for name, value in whole.items())
+    assert same_weights(tmp_path / "run", whole)
 
 
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        (None, "no splits.json in it or beside it; doap data download hpatches-tasks brings it"),
+        (None, "no splits.json in it or beside it; get it with doap data download hpatches-tasks"),
         ({"b": {**SPLITS["a"], "name": "b"}}, "no split a; there are b"),
-        ({"a": {"name": "a", "test": ["v_two"]}}, "split a has no train half"),
+        ({"a": {"name": "a", "test": ["v_two"]}}, "split a has no train sequences"),
         ({"a": {**SPLITS["a"], "train": ["i_nowhere"]}}, "1 of 1 sequences are not in the set: i_nowhere"),
     ],
 )
@@ -51,16 +53,22 @@ def test_a_split_that_cannot_be_is_one_line(doap: Doap, hpatches: Path, splits: 
     assert (status, message in errors, errors.count("\n")) == (1, True, 1)
 
 
-def test_another_set_judges_every_epoch(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+def test_another_set_validates_every_epoch(
+    doap: Doap, hpatches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = record_figures(monkeypatch)
     other = make_hpatches(tmp_path / "data" / "other", names=("v_four",), patches=3)
     words = ("train", "r.yaml", "--data", hpatches, "--val", other, "-o", "run", "--device", "cpu")
     status, shown, _ = doap(*words)
     assert status == 0
-    assert "held-out AP" in shown
+    assert "validation AP" in shown
     assert len((tmp_path / "run" / "validation.csv").read_text().split()) == 3
-    assert (tmp_path / "run" / "training.png").stat().st_size > 5000
+    (figure,) = figures
+    assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "AP on validation sequences, %"]
+    assert [len(axes.lines) for axes in figure.axes] == [2, 1]
+    assert (tmp_path / "run" / "training.png").exists()
     card = json.loads((tmp_path / "run" / "best.json").read_text())
-    assert next(iter(card["origin"]["figures"])).startswith("held-out AP % after epoch")
+    assert next(iter(card["origin"]["figures"])).startswith("validation AP % after epoch")
     for file in ("weights.safetensors", "weights.json"):
         (tmp_path / "run" / file).unlink()
     assert doap("train", "--resume", "run")[0] == 0
@@ -68,6 +76,31 @@ def test_another_set_judges_every_epoch(doap: Doap, hpatches: Path, tmp_path: Pa
 
 def test_resuming_takes_nothing_else(doap: Doap, tmp_path: Path) -> None:
     status, _, errors = doap("train", "--resume", "run", "--devices", "2")
-    assert (status, "give nothing else with it" in errors) == (1, True)
+    assert (status, "give no other option with it" in errors) == (1, True)
     status, _, errors = doap("train", "--resume", tmp_path)
-    assert (status, "not the folder of a run" in errors) == (1, True)
+    assert (status, "not a run folder" in errors) == (1, True)
+
+
+def test_renamed_keys_and_options_are_one_line(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    status, _, errors = doap("train", "r.yaml", "--data", hpatches, "-o", "run", "--set", "list_size=64")
+    assert (status, errors) == (1, "doap: --set list_size=64: list_size was renamed; use batch_size\n")
+    (tmp_path / "r.yaml").write_text("held_out: 0.1\n")
+    status, _, errors = doap("train", "r.yaml", "--data", hpatches, "-o", "run")
+    assert (status, errors) == (1, "doap: r.yaml: held_out was renamed; use val_fraction\n")
+    status, _, errors = doap("train", "r.yaml", "--data", hpatches, "--validate", hpatches, "-o", "run")
+    assert (status, "No such option: --validate" in errors) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_of_version_0_1_is_resumed(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    assert doap("train", "r.yaml", "--data", hpatches, "-o", "run", "--device", "cpu")[0] == 0
+    whole = load(tmp_path / "run" / "weights.safetensors")
+    for file in ("weights.safetensors", "weights.json", "checkpoint.safetensors"):
+        (tmp_path / "run" / file).unlink()
+    text = (tmp_path / "run" / "recipe.yaml").read_text()
+    for old, new in RENAMED_KEYS.items():
+        text = re.sub(rf"^{new}:", f"{old}:", text, flags=re.MULTILINE)
+    assert "list_size: 48" in text
+    (tmp_path / "run" / "recipe.yaml").write_text(text)
+    assert doap("train", "--resume", "run")[0] == 0
+    assert same_weights(tmp_path / "run", whole)

@@ -1,4 +1,4 @@
-"""The tables of the pages in docs are what the results beside them give, and these are of what ships."""
+"""The tables of the docs are those of the results beside them, and the studies measured are those that ship."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("path", result_tables.PAGES, ids=lambda path: path.name)
-def test_the_page_says_what_was_measured(path: Path) -> None:
+def test_the_page_has_the_tables_of_the_results(path: Path) -> None:
     assert result_tables.filled(path) == path.read_text(encoding="utf-8"), "run python tools/result_tables.py"
 
 
@@ -27,9 +27,9 @@ def test_the_studies_that_were_measured_are_those_that_ship() -> None:
         study = read_study(name, re.findall(r"--set (\S+)", options))
         measured = json.loads((result_tables.RESULTS / f"study-{name}.json").read_text(encoding="utf-8"))
         for row in measured["rows"]:
-            recorded = measured["runs"][folder_name(row["run"], row["tried"], row["seed"])]["recipe"]
-            trained = Recipe.model_validate(recorded)  # keys that are younger than the record have their defaults
-            recipe = study.recipe(row["run"], row["tried"], row["seed"])
-            # What is held out by default is not, where a set to be judged by is given.
+            recorded = measured["runs"][folder_name(row["run"], row["setting"], row["seed"])]["recipe"]
+            trained = Recipe.model_validate(recorded)  # keys that the record lacks have their defaults
+            recipe = study.recipe(row["run"], row["setting"], row["seed"])
+            # A study validates on a set of its own: val_fraction has no effect.
             assert trained == recipe.model_copy(update={"val_fraction": trained.val_fraction}), row
         assert {row["run"] for row in measured["rows"]} == set(study.runs)

@@ -48,7 +48,7 @@ def study(
     An interrupted study continues: give the same command again.
     """
     from doap.cli.data_show import open_with_bar
-    from doap.cli.eval_options import show_table
+    from doap.cli.eval_options import print_table
     from doap.experiments.series import Series
     from doap.experiments.study import run_study
     from doap.experiments.study_plan import read_study
@@ -85,7 +85,7 @@ def study(
     summaries = summarise_runs(rows)
     if summaries:
         succeeded = {summary.run for summary in summaries}
-        show_table(study_table(summaries, [run for run in plan.runs if run not in succeeded]))
+        print_table(study_table(summaries, [run for run in plan.runs if run not in succeeded]))
     say(f"{len(rows)} runs in {output}: study.csv, study.json{', study.png' if summaries else ''}")
 
 
