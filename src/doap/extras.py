@@ -1,31 +1,53 @@
-"""Optional dependencies: which extra of the package installs which library."""
+"""Optional dependencies, and which extra of the package installs them."""
 
-EXTRAS = {
-    "train": ("lightning", "tensorboard", "yaml"),
-    "eval": ("matplotlib", "scipy", "h5py", "yaml", "jinja2"),
-    "sfm": ("pycolmap",),
-    "demo": ("skimage", "sklearn"),
-    "baselines": ("kornia",),
+OPTIONAL = {
+    "h5py": "eval",
+    "jinja2": "eval",
+    "kornia": "baselines",
+    "lightning": "train",
+    "matplotlib": "eval",
+    "pycolmap": "sfm",
+    "scipy": "eval",
+    "skimage": "demo",
+    "sklearn": "demo",
+    "tensorboard": "train",
+    "yaml": "train",
 }
+"""Extra that installs each optional library, where the importing package names none."""
 
-
-def extra_of(module: str) -> str | None:
-    """Return the extra that installs a module, or None if no extra does.
-
-    Example:
-        >>> extra_of("lightning.fabric")
-        'train'
-    """
-    package = module.partition(".")[0]
-    return next((extra for extra, packages in EXTRAS.items() if package in packages), None)
+PACKAGE_EXTRAS = {
+    "datasets": "train",
+    "demo": "demo",
+    "evaluation": "eval",
+    "experiments": "train",
+    "report": "eval",
+    "training": "train",
+}
+"""Extra that installs everything that a package of doap needs."""
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """Return one line that says how to install a missing optional dependency, or None if it is not one.
+    """Return one line that says how to install a missing optional library, or None if it is not one.
+
+    The extra is the one of the first package of doap, below the command line, that was being imported.
 
     Example:
-        >>> missing_extra(ModuleNotFoundError("No module named 'lightning'", name="lightning"))
+        >>> missing_extra(ModuleNotFoundError("No module named 'lightning'", name="lightning.fabric"))
         "lightning is not installed; run: pip install 'doap[train]'"
     """
-    extra = extra_of(error.name or "")
-    return None if extra is None else f"{error.name} is not installed; run: pip install 'doap[{extra}]'"
+    library = (error.name or "").partition(".")[0]
+    if library not in OPTIONAL:
+        return None
+    extra = next((PACKAGE_EXTRAS[name] for name in _packages(error) if name in PACKAGE_EXTRAS), OPTIONAL[library])
+    return f"{library} is not installed; run: pip install 'doap[{extra}]'"
+
+
+def _packages(error: ModuleNotFoundError) -> list[str]:
+    """Return the packages of doap on the traceback, outermost first."""
+    names, traceback = [], error.__traceback__
+    while traceback is not None:
+        parts = str(traceback.tb_frame.f_globals.get("__name__", "")).split(".")
+        if parts[0] == "doap" and len(parts) > 1:
+            names.append(parts[1])
+        traceback = traceback.tb_next
+    return names

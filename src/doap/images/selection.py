@@ -3,12 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.geometry.ellipses import scales
+from doap.geometry.ellipses import overlap, scales
 from doap.types import Frames
 
 CELLS = 12  # of the grid, along each side of the image
 MAX_OVERLAP = 0.5  # two frames that overlap by more are duplicates
-DIRECTIONS = 32
 BLOCK_PAIRS = 1 << 19
 
 
@@ -54,7 +53,7 @@ def suppress_duplicates(frames: Frames) -> NDArray[np.int64]:
 def find_overlapping_pairs(frames: Frames) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the pairs of frames whose ellipses overlap by more than half, as two (P,) arrays with first < second."""
     first, second = _candidate_pairs(frames)
-    overlapping = _overlap(frames[first], frames[second]) > MAX_OVERLAP
+    overlapping = overlap(frames[first], frames[second]) > MAX_OVERLAP
     return first[overlapping], second[overlapping]
 
 
@@ -93,26 +92,3 @@ def _candidate_pairs(frames: Frames) -> tuple[NDArray[np.int64], NDArray[np.int6
         blocks.append(np.stack([order[one[near]], order[other[near]]]))
     pairs = np.sort(np.concatenate(blocks, 1), axis=0)
     return pairs[0], pairs[1]
-
-
-def _overlap(first: Frames, second: Frames) -> NDArray[np.float64]:
-    """Compute the intersection over union, (N,): accurate above one half, and at most one half otherwise.
-
-    In coordinates where the first ellipse is the unit circle, min(1, r)² / 2 is integrated over the directions from its
-    centre, with r the distance to the boundary of the second ellipse. If the centre lies outside the second ellipse, a
-    line through it separates half of the first from the second, and the overlap is at most one half.
-    """
-    # Not geometry.ellipses.overlap: the two differ by up to 3e-3 at one half, and the frames of sets would change.
-    inverse = np.linalg.inv(second[:, :, :2].astype(np.float64))
-    shape = inverse @ first[:, :, :2]
-    centre = (inverse @ (first[:, :, 2] - second[:, :, 2]).astype(np.float64)[:, :, None])[:, :, 0]
-    angles = 2 * np.pi * (np.arange(DIRECTIONS) + 0.5) / DIRECTIONS
-    # The boundary of the second along direction u solves |centre + r shape u| = 1.
-    along = shape @ np.stack([np.cos(angles), np.sin(angles)])
-    a = (along**2).sum(1)
-    b = (centre[:, :, None] * along).sum(1)
-    c = (centre**2).sum(1, keepdims=True) - 1
-    r = (-b + np.sqrt(np.maximum(b**2 - a * c, 0))) / a
-    common = np.pi * (np.minimum(r, 1) ** 2).mean(1)
-    union = np.pi * (1 + 1 / np.abs(np.linalg.det(shape))) - common
-    return np.where(c[:, 0] < 0, common / union, 0.0)
