@@ -1,14 +1,14 @@
-"""Speed of training, as a ratio to a named peer in the same run.
+"""Speed of training, as a ratio to a named baseline in the same run.
 
-    python benchmarks/training.py                  # on a CPU: patches a second beside a plain PyTorch loop
-    python benchmarks/training.py --device cuda    # a set of Liberty's size, where the time goes, long lists
+    python benchmarks/training.py                  # on a CPU: patches per second, against a plain PyTorch loop
+    python benchmarks/training.py --device cuda    # a set of Liberty's size, the parts of a step, large batches
 
 Writes benchmarks/results/training-<device>.json.
 
-- CPU: `doap train` on lists of 1,024, and a plain PyTorch loop with kornia's HardNet module, the same batches,
-  the same objective and optimiser
-- GPU: epochs of 450,092 patches of 32x32 in lists of 4,096, everything included (sampling, augmentation, network,
-  objective, optimiser, log, checkpoints); the paper says under 240 s on a Titan X
+- CPU: `doap train` with batches of 1,024, and a plain PyTorch loop with kornia's HardNet module, the same batches,
+  objective and optimiser
+- GPU: epochs of 450,092 patches of 32x32 in batches of 4,096, everything included (sampling, augmentation, network,
+  objective, optimiser, log, checkpoints); the paper states under 240 s on a Titan X
 """
 
 import argparse
@@ -37,7 +37,7 @@ Measured = dict[str, object]
 
 
 def random_set(patches: int) -> PatchSet:
-    """Patches of noise in groups of two to four, as Phototour's are."""
+    """Return patches of noise in groups of two to four, as in Phototour."""
     random = np.random.default_rng(0)
     groups = np.repeat(np.arange(patches // 2), random.integers(2, 5, patches // 2))[:patches]
     groups[-1] = groups[-2]
@@ -45,62 +45,62 @@ def random_set(patches: int) -> PatchSet:
 
 
 def epochs(data: PatchSet, device: str, count: int) -> Measured:
-    """Wall time of each epoch but the first, which also warms up."""
+    """Measure the wall time of each epoch except the first, which also warms up."""
     ends: list[float] = []
 
-    def look(status: Status) -> None:
+    def record(status: Status) -> None:
         if not status.preparation and status.done * count >= len(ends) + 1 - 1e-9:
             ends.append(time.perf_counter())
 
     recipe = Recipe(batch_size=4096, augment=True, epochs=count)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        train(recipe, data, Path(folder) / "run", device=device, progress=look)
+        train(recipe, data, Path(folder) / "run", device=device, progress=record)
         whole = time.perf_counter() - start
-    each = np.diff(ends)
-    print(f"epochs of {len(data):,} patches: {each.mean():.2f} s (first {ends[0] - start:.2f} s, all {whole:.1f} s)")
+    seconds = np.diff(ends)
+    print(f"epochs of {len(data):,} patches: {seconds.mean():.2f} s (first {ends[0] - start:.2f} s, all {whole:.1f} s)")
     return {
         "patches": len(data),
-        "list size": 4096,
+        "batch size": 4096,
         "epochs": count,
-        "seconds an epoch": float(each.mean()),
-        "slowest epoch": float(each.max()),
+        "seconds per epoch": float(seconds.mean()),
+        "slowest epoch": float(seconds.max()),
         "first epoch, with set-up": ends[0] - start,
         "whole run": whole,
         "the paper's, Titan X": PAPER_SECONDS,
-        "ratio": PAPER_SECONDS / float(each.mean()),
+        "ratio": PAPER_SECONDS / float(seconds.mean()),
     }
 
 
-def pieces(data: PatchSet) -> Measured:
-    """Where the time of a step goes, on a GPU: each piece alone, the whole step, and how busy the GPU is."""
+def step_parts(data: PatchSet) -> Measured:
+    """Measure a step on a GPU: each part alone, the whole step, and the utilisation of the GPU."""
     recipe = Recipe(batch_size=4096, augment=True)
     with tempfile.TemporaryDirectory() as folder:
         fabric = make_fabric(recipe, "cuda", 1)
         make_reproducible(fabric.device)
-        work = Trainer(recipe, data, Path(folder), fabric)
-        work.network.train()
-        drawn = work.loader.batches(0)
-        batch = next(drawn)
+        trainer = Trainer(recipe, data, Path(folder), fabric)
+        trainer.network.train()
+        batches = trainer.loader.batches(0)
+        batch = next(batches)
         inputs = to_input(batch.pixels, 32)
-        outputs = work.forward(inputs).float().detach().requires_grad_()
-        found = {
-            "drawing": milliseconds(lambda: next(drawn)),
-            "network, forward and backward": milliseconds(lambda: work.forward(inputs).float().sum().backward()),
+        outputs = trainer.forward(inputs).float().detach().requires_grad_()
+        parts = {
+            "sampling": milliseconds(lambda: next(batches)),
+            "network, forward and backward": milliseconds(lambda: trainer.forward(inputs).float().sum().backward()),
             "objective, forward and backward": milliseconds(
-                lambda: work.objective(outputs, batch.groups, batch.ignore).backward()
+                lambda: trainer.objective(outputs, batch.groups, batch.ignore).backward()
             ),
-            "optimiser": milliseconds(work.optimiser.step),
+            "optimiser": milliseconds(trainer.optimiser.step),
         }
-        drawn = work.loader.batches(1)
-        found["whole step"] = milliseconds(lambda: work.step(next(drawn), 0.1))
-        busy = utilisation(lambda: work.step(next(drawn), 0.1), 20)
-    print(", ".join(f"{name} {value:.2f} ms" for name, value in found.items()), f"; GPU busy {100 * busy:.0f} %")
-    return {"milliseconds": found, "share of the time that the GPU computes": busy}
+        batches = trainer.loader.batches(1)
+        parts["whole step"] = milliseconds(lambda: trainer.step(next(batches), 0.1))
+        busy = utilisation(lambda: trainer.step(next(batches), 0.1), 20)
+    print(", ".join(f"{name} {value:.2f} ms" for name, value in parts.items()), f"; GPU busy {100 * busy:.0f} %")
+    return {"milliseconds": parts, "fraction of the time that the GPU computes": busy}
 
 
 def milliseconds(work: Callable[[], object], times: int = 20) -> float:
-    """Wall time of each of many runs queued one after the other."""
+    """Return the mean wall time of calls queued one after the other."""
     for _ in range(5):
         work()
     torch.cuda.synchronize()
@@ -112,7 +112,7 @@ def milliseconds(work: Callable[[], object], times: int = 20) -> float:
 
 
 def utilisation(work: Callable[[], object], times: int) -> float:
-    """Time that kernels run, over wall time."""
+    """Return the time that kernels run divided by the wall time."""
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         start = time.perf_counter()
@@ -123,37 +123,37 @@ def utilisation(work: Callable[[], object], times: int) -> float:
     return sum(event.self_device_time_total for event in profile.key_averages()) / 1e6 / wall
 
 
-def long_lists(data: PatchSet) -> Measured:
-    """Steps on lists of 65,536, the network working on 8,192 at once."""
+def large_batches(data: PatchSet) -> Measured:
+    """Measure steps on batches of 65,536, 8,192 patches per forward pass."""
     recipe = Recipe(batch_size=65536, chunk=8192, augment=True)
     with tempfile.TemporaryDirectory() as folder:
         fabric = make_fabric(recipe, "cuda", 1)
-        work = Trainer(recipe, data, Path(folder), fabric)
-        work.network.train()
-        drawn = work.loader.batches(0)
-        losses = [work.step(next(drawn), 0.1)]
+        trainer = Trainer(recipe, data, Path(folder), fabric)
+        trainer.network.train()
+        batches = trainer.loader.batches(0)
+        losses = [trainer.step(next(batches), 0.1)]
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
-        losses += [work.step(next(drawn), 0.1) for _ in range(3)]
+        losses += [trainer.step(next(batches), 0.1) for _ in range(3)]
         values = torch.stack(losses).tolist()
         took = (time.perf_counter() - start) / 3
     memory = torch.cuda.max_memory_allocated() / 2**30
-    print(f"lists of 65,536: {took:.2f} s a step, {65536 / took:,.0f} patches/s, {memory:.1f} GiB, losses {values}")
-    return {"list size": 65536, "chunk": 8192, "seconds a step": took, "GiB": memory, "losses": values}
+    print(f"batches of 65,536: {took:.2f} s per step, {65536 / took:,.0f} patches/s, {memory:.1f} GiB, losses {values}")
+    return {"batch size": 65536, "chunk": 8192, "seconds per step": took, "GiB": memory, "losses": values}
 
 
-def beside_a_plain_loop(data: PatchSet, steps: int) -> Measured:
-    """Patches a second of `train`, and of a plain loop with kornia's HardNet, on the same batches of 1,024."""
+def compare_with_plain_loop(data: PatchSet, steps: int) -> Measured:
+    """Measure patches per second of `train` and of a plain loop with kornia's HardNet, on the same batches of 1,024."""
     plain = plain_loop(data, steps)
     ours = speed(Recipe(epochs=1), data, steps)
     compiled = speed(Recipe(epochs=1, compile=True), data, steps)
     print(f"plain loop with kornia's HardNet {plain:,.0f} patches/s")
     print(f"doap {ours:,.0f}: {ours / plain:.2f}x; compiled {compiled:,.0f}: {compiled / plain:.2f}x")
     return {
-        "peer": "plain PyTorch loop, kornia HardNet, same batches and objective",
-        "list size": 1024,
-        "peer's, patches a second": plain,
+        "baseline": "plain PyTorch loop, kornia HardNet, same batches and objective",
+        "batch size": 1024,
+        "baseline, patches per second": plain,
         "doap": ours,
         "ratio": ours / plain,
         "doap, compiled": compiled,
@@ -162,7 +162,7 @@ def beside_a_plain_loop(data: PatchSet, steps: int) -> Measured:
 
 
 def plain_loop(data: PatchSet, steps: int) -> float:
-    """Patches a second of a loop as one writes it first."""
+    """Return the patches per second of a straightforward loop."""
     from kornia.feature import HardNet
 
     network = HardNet(pretrained=False).train()
@@ -181,35 +181,35 @@ def plain_loop(data: PatchSet, steps: int) -> float:
 
 
 def speed(recipe: Recipe, data: PatchSet, steps: int) -> float:
-    """Patches a second of `train`, the first steps left out."""
+    """Return the patches per second of `train`, without the first steps."""
     speeds: list[float] = []
 
-    def look(status: Status) -> None:
+    def record(status: Status) -> None:
         if not status.preparation:
             speeds.append(status.speed)
         if len(speeds) > steps:
             raise KeyboardInterrupt
 
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(KeyboardInterrupt):
-        train(recipe, data, Path(folder) / "run", progress=look)
+        train(recipe, data, Path(folder) / "run", progress=record)
     return float(np.median(speeds[2:]))
 
 
 def main() -> None:
-    """Run all, print and write the result."""
+    """Run the benchmark, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--epochs", type=int, default=100, help="of the set of Liberty's size, on a GPU")
-    chosen = parser.parse_args()
+    parser.add_argument("--epochs", type=int, default=100, help="epochs on the set of Liberty's size, on a GPU")
+    options = parser.parse_args()
     result: Measured = {}
-    if chosen.device == "cpu":
-        result["beside a plain loop"] = beside_a_plain_loop(random_set(20_000), 10)
+    if options.device == "cpu":
+        result["against a plain loop"] = compare_with_plain_loop(random_set(20_000), 10)
     else:
         data = random_set(LIBERTY)
-        result["a step"] = pieces(data)
-        result["long lists"] = long_lists(data)
-        result["Liberty's size"] = epochs(data, "cuda", chosen.epochs)
-    write_result("training", chosen.device, result)
+        result["a step"] = step_parts(data)
+        result["large batches"] = large_batches(data)
+        result["Liberty's size"] = epochs(data, "cuda", options.epochs)
+    write_result("training", options.device, result)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,18 @@ DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"
 SPEED = DOCS.parent / "benchmarks" / "results"
 STUDIES = ("objectives", "objectives-cpu", "data", "lists")
-BASELINES = ("desdis-32", "desdis-8", "rootsift", "hardtfeat-liberty", "teblid-512", "sift", "beblid-512", "binboost-256",
-         "orb", "latch")  # fmt: skip
+BASELINES = (
+    "desdis-32",
+    "desdis-8",
+    "rootsift",
+    "hardtfeat-liberty",
+    "teblid-512",
+    "sift",
+    "beblid-512",
+    "binboost-256",
+    "orb",
+    "latch",
+)
 
 
 def hpatches() -> dict[str, str]:
@@ -52,7 +62,7 @@ def result_text(name: str, make: Callable[[Result], list[Table]]) -> str:
 
 
 def headline() -> dict[str, str]:
-    """The table of README.md: the models that ship and published baselines, best on Oxford first."""
+    """Return the table of README.md: shipped models and published baselines, best on Oxford first."""
     images, tasks_result = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
     size = {model["name"]: str(model["bytes"]) for model in images.methods}
     patches = _cells(hpatches_summary(tasks_result)[0])
@@ -67,7 +77,7 @@ def headline() -> dict[str, str]:
 
 
 def _cells(table: Table) -> dict[str, dict[str, str]]:
-    """The cells of a table by the names of row and column."""
+    """Return the cells of a table by the names of row and column."""
     return {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
 
 
@@ -77,12 +87,12 @@ def study_summaries(study: str) -> list[RunSummary]:
 
 
 def studies() -> dict[str, str]:
-    """The text of each table of study.md, by name."""
+    """Return the text of each table of study.md, by name."""
     return {study: markdown(study_table(study_summaries(study))) for study in STUDIES}
 
 
 def hpatches_summary(result: Result) -> list[Table]:
-    """The headline of each task by both rules, and matching at each noise."""
+    """Return the main score of each task by both rules, and matching at each noise level."""
     tasks = [task for task in HEADLINES if any(score["task"] == task for score in result.scores)]
     rows = []
     for model in result.methods:
@@ -122,7 +132,7 @@ def inference_mode(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Ta
 
 
 def markdown(table: Table) -> str:
-    """A table in Markdown, its title before and its note after it."""
+    """Return a table in Markdown, with its title above and its note below."""
     lines = [
         "| " + " | ".join(table.columns) + " |",
         "|" + "---|" * table.text_columns + "---:|" * (len(table.columns) - table.text_columns),
@@ -142,7 +152,7 @@ PAGES = {
 
 
 def filled(path: Path) -> str:
-    """A page with its tables as the results give them."""
+    """Return a page with its tables filled in from the results."""
     page = path.read_text(encoding="utf-8")
     for name, text in PAGES[path]().items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"

@@ -15,6 +15,7 @@ from doap.experiments.study import best_settings, run_study
 from doap.experiments.study_plan import Study, read_study
 from doap.training import trainer, validation
 from doap.training.log import Status
+from doap.training.objective import make_objective
 from doap.training.recipe import RENAMED_KEYS, Recipe
 from doap.training.run_folder import DataSpec
 from doap.training.trainer import train
@@ -141,8 +142,6 @@ def test_a_study_of_version_0_1_continues(
 def test_a_training_that_fails_has_lost(
     study: Study, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_objective = trainer.make_objective
-
     def failing(recipe: Recipe, ranks: int) -> Callable[..., torch.Tensor]:
         loss = make_objective(recipe, ranks)
         factor = float("nan") if recipe.objective == "hardnet" or recipe.lr == 2.0 else 1.0

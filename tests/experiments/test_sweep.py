@@ -163,6 +163,7 @@ def test_all_runs_are_evaluated_on_the_same_validation_batches(recipe: Path, pat
     series = Series(patches, tmp_path / "sweep")
     rows = run_sweep(planned, series, evaluate_on_val(planned, series))
     _, validation = split_val(patches, planned.recipes["batch_size=32"])
+    assert isinstance(validation, PatchSet)
     assert len(validation) == 60  # all in one batch
     for row in rows:
         run = tmp_path / "sweep" / f"batch_size={row['batch_size']}"

@@ -10,8 +10,9 @@ from doap import DoapError, PatchSet, load
 from doap.networks.l2net import L2Net
 from doap.training import trainer
 from doap.training.averaging import MovingAverage
-from doap.training.checkpoint import load_checkpoint, save_checkpoint
+from doap.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from doap.training.log import Status, read_losses, read_validation
+from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
 from doap.training.trainer import train
 from doap.training.validation import Validation
@@ -94,7 +95,6 @@ def test_the_last_good_weights_are_averages_too(
     noise: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = StepReader(tmp_path / "run")
-    make_objective = trainer.make_objective
 
     def failing(recipe: Recipe, ranks: int) -> Callable[..., torch.Tensor]:
         loss = make_objective(recipe, ranks)
@@ -144,7 +144,7 @@ def test_an_average_continues_from_a_checkpoint(tmp_path: Path) -> None:
     for _ in range(3):
         change(network)
         average.update()
-    save_checkpoint(tmp_path / "c.safetensors", network, optimiser, trainer.TrainState(), average)
+    save_checkpoint(tmp_path / "c.safetensors", network, optimiser, TrainState(), average)
     names = set(load_file(tmp_path / "c.safetensors"))
     expected = {f"{prefix}.{name}" for prefix in ("network", "average") for name in network.state_dict()}
     assert names == {*expected, "steps"}  # as version 0.1 named them

@@ -20,7 +20,7 @@ from doap.training.batches import BatchLoader
 from doap.training.log import Status, read_losses
 from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
-from doap.training.run_folder import DataSpec
+from doap.training.run_folder import MINED, DataSpec
 from doap.training.trainer import train
 from doap.types import Grey
 from support.trainings import L2NET, SMALL, same_files, same_weights, stop_after, weights_of
@@ -235,7 +235,7 @@ def test_labels_are_mined_from_frames_without_jitter(frames: FrameSet, photo: Gr
         return torch.from_numpy(plain[indices])
 
     expected = mine_labels(frames, take, seed=SMALL.seed)
-    mined = MinedLabels.load(tmp_path / "run" / trainer.MINED, frames)
+    mined = MinedLabels.load(tmp_path / "run" / MINED, frames)
     assert (mined.clusters == expected.clusters).mean() > 0.9  # the order of rounding
     assert mined.thresholds == pytest.approx(expected.thresholds, rel=0.01)
 

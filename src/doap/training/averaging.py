@@ -7,6 +7,8 @@ The running statistics of batch normalisation are averaged with the weights. Rec
 would need extra batches; they are moving averages themselves and change as slowly as the weights.
 """
 
+from collections.abc import Sequence
+
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
@@ -28,7 +30,9 @@ class MovingAverage:
         self._source = network
         self._decay = decay
         self._average = AveragedModel(network, multi_avg_fn=self._update, use_buffers=True)
-        self.network: PatchNetwork = self._average.module.eval().requires_grad_(False)
+        averaged = self._average.module.eval().requires_grad_(False)
+        assert isinstance(averaged, PatchNetwork)
+        self.network = averaged
 
     @property
     def steps(self) -> int:
@@ -43,7 +47,7 @@ class MovingAverage:
         """Add the weights after a step to the average."""
         self._average.update_parameters(self._source)
 
-    def _update(self, averaged: tuple[Tensor, ...], current: tuple[Tensor, ...], _steps: Tensor | int) -> None:
+    def _update(self, averaged: Sequence[Tensor], current: Sequence[Tensor], _steps: Tensor | int) -> None:
         """Update tensors of one type; counters, such as the batches seen by batch normalisation, are copied."""
         # Not the argument, which is a copy on the tensors' device: reading it would synchronise with a GPU.
         weight = (1 - self._decay) / (1 - self._decay ** (self.steps + 1))
