@@ -1,4 +1,4 @@
-"""What the tests share: one seed, pictures, and the way to test data that is not in the repository."""
+"""Fixtures of all tests: one seed, a photo, and the data beside the repository."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 import skimage
 import torch
 
+from doap.types import Grey
 from support.local_server import Site, serving
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -19,7 +20,7 @@ def _seed() -> None:
 
 
 def beside(*path: str) -> Path:
-    """A folder of data beside the repository; the test that asks is skipped where it is not there."""
+    """Return a folder of data beside the repository; skip the test without it."""
     folder = SHARED.joinpath(*path)
     if not folder.is_dir():
         pytest.skip(f"needs data in {folder}")
@@ -52,7 +53,7 @@ def hpatches_sequences() -> Path:
 
 @pytest.fixture(scope="session")
 def published_baselines() -> Path:
-    """Published weights of peers."""
+    """Published weights of baselines."""
     return beside("..", "peers")
 
 
@@ -64,13 +65,13 @@ def south_building() -> Path:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A web server on loopback that serves what it is told to."""
+    """A web server on loopback whose responses a test sets."""
     monkeypatch.setenv("no_proxy", "*")
     with serving() as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def photo() -> np.ndarray:
+def photo() -> Grey:
     """A grey photograph, 512x512."""
-    return skimage.data.camera()
+    return np.asarray(skimage.data.camera())

@@ -89,7 +89,7 @@ def test_help_does_not_import_torch(command: list[str]) -> None:
     )
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert imported & {"rich.console", "rich"}
-    assert not imported & {"torch", "cv2", "scipy", "matplotlib", "pydantic", "lightning"}
+    assert not imported & {"torch", "cv2", "scipy", "matplotlib", "lightning", "safetensors"}
 
 
 @pytest.mark.slow

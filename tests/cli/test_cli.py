@@ -96,11 +96,11 @@ def variants(folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("variant", ["colour", "alpha", "deep", "rotated", "palette"])
-def test_any_kind_of_picture_is_matched(doap: Doap, tmp_path: Path, variant: str) -> None:
-    folder = tmp_path / "pictures"
+def test_any_kind_of_image_is_matched(doap: Doap, tmp_path: Path, variant: str) -> None:
+    folder = tmp_path / "images"
     folder.mkdir()
-    pictures = variants(folder)
-    status, _, _ = doap("match", pictures["grey"], pictures[variant], "--json", "m.json", "--geometry", "homography")
+    images = variants(folder)
+    status, _, _ = doap("match", images["grey"], images[variant], "--json", "m.json", "--geometry", "homography")
     assert status == 0
     report = json.loads((tmp_path / "m.json").read_text())
     assert report["verified"] > 100
@@ -109,14 +109,14 @@ def test_any_kind_of_picture_is_matched(doap: Doap, tmp_path: Path, variant: str
     np.testing.assert_allclose(sent, corners, atol=1.5)  # upright, in place
 
 
-def test_unrelated_pictures_have_no_matches_and_that_is_no_fault(doap: Doap) -> None:
+def test_unrelated_images_have_no_matches_and_that_is_no_error(doap: Doap) -> None:
     status, shown, _ = doap("match", STEREO / "coffee.png", STEREO / "brick.png", "--json", "m.json")
     assert status == 0
     assert "no matches found" in shown
     assert json.loads(Path("m.json").read_text())["matrix"] is None
 
 
-def bad_picture(folder: Path, kind: str) -> Path:
+def bad_image(folder: Path, kind: str) -> Path:
     path = folder / f"{kind}.jpg"
     if kind == "text":
         path.write_text("these are words")
@@ -137,8 +137,8 @@ def bad_picture(folder: Path, kind: str) -> Path:
     ],
 )
 @pytest.mark.parametrize("verb", ["match", "describe", "build", "eval"])
-def test_bad_pictures_are_one_line_and_a_fault(doap: Doap, tmp_path: Path, kind: str, message: str, verb: str) -> None:
-    bad = bad_picture(tmp_path, kind)
+def test_bad_images_are_one_line_and_an_error(doap: Doap, tmp_path: Path, kind: str, message: str, verb: str) -> None:
+    bad = bad_image(tmp_path, kind)
     arguments = {
         "match": ("match", LEFT, bad),
         "describe": ("describe", bad, "-o", "features"),
@@ -170,8 +170,8 @@ def test_figures_in_unknown_formats_are_refused(doap: Doap) -> None:
     assert "figures are written as" in errors
 
 
-def test_describing_goes_on_past_a_bad_picture(doap: Doap, tmp_path: Path) -> None:
-    bad = bad_picture(tmp_path, "text")
+def test_describing_goes_on_past_a_bad_image(doap: Doap, tmp_path: Path) -> None:
+    bad = bad_image(tmp_path, "text")
     status, shown, errors = doap("describe", LEFT, bad, "-o", "f", "--model", "doap-demo-256b", "--max-keypoints", "40")
     assert status == 1
     assert "1 of 2 images described" in shown
@@ -182,15 +182,15 @@ def test_describing_goes_on_past_a_bad_picture(doap: Doap, tmp_path: Path) -> No
 
 
 def test_building_goes_on_past_bad_photos(doap: Doap, tmp_path: Path) -> None:
-    bad = [bad_picture(tmp_path, kind) for kind in ("text", "flat")]
+    bad = [bad_image(tmp_path, kind) for kind in ("text", "flat")]
     status, shown, _ = doap("data", "build", bad[0], STEREO / "coffee.png", bad[1], "-o", "set", "--points", 50)
     assert status == 0
     assert "200 patches of 32x32, 50 groups, 1 sequence" in shown
-    assert f"left out: {bad[0]}: not an image" in shown
-    assert f"left out: {bad[1]}: fewer than 20 distinct keypoints found" in shown
+    assert f"skipped: {bad[0]}: not an image" in shown
+    assert f"skipped: {bad[1]}: fewer than 20 distinct keypoints found" in shown
 
 
-def test_the_road_from_photos_to_scores(doap: Doap, tmp_path: Path) -> None:
+def test_photos_become_scores(doap: Doap, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("width: 2\ndimensions: 16\nbatch_size: 256\nepochs: 9\n")
     status, shown, _ = doap("data", "build", STEREO / "rocket.jpg", "-o", "set", "--points", "300")
     assert status == 0
@@ -228,23 +228,23 @@ def test_the_road_from_photos_to_scores(doap: Doap, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("train",), "give a RECIPE"),
-        (("train", "--resume", "nowhere"), "not the folder of a run"),
-        (("train", "r.yaml", "--resume", "run"), "give nothing else"),
+        (("train", "--resume", "nowhere"), "not a run folder"),
+        (("train", "r.yaml", "--resume", "run"), "give no other option"),
         (("train", "nowhere.yaml", "--data", "set", "-o", "run"), "nowhere.yaml: cannot be read"),
         (("data", "info", "nowhere"), "not a patch set"),
     ],
 )
-def test_wrong_words_are_one_line(doap: Doap, arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_arguments_are_one_line(doap: Doap, arguments: tuple[str, ...], message: str) -> None:
     status, _, errors = doap(*arguments)
     assert (status, errors.count("\n")) == (1, 1)
     assert message in errors
 
 
-def test_a_frame_set_is_built_told_and_shown(doap: Doap, tmp_path: Path) -> None:
+def test_a_frame_set_is_built_described_and_shown(doap: Doap, tmp_path: Path) -> None:
     status, shown, _ = doap("data", "build", STEREO / "rocket.jpg", "-o", "set", "--points", "60", "--frames")
     assert status == 0
     assert "FrameSet(60 frames in 1 photo, 60 groups, 1 sequence)" in shown
-    assert "how it looks: set/summary.html" in shown
+    assert "summary: set/summary.html" in shown
     status, shown, _ = doap("data", "info", "set", "--verify")
     assert "frames by source: views 60, static 0, tracks 0" in shown
     assert "every checksum is correct" in shown

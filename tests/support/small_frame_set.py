@@ -56,7 +56,7 @@ class FrameSetMaker:
 def crop_photo(number: int) -> Grey:
     """Return a crop of a photograph, a different one for each number."""
     x, y = (37 * number) % 270, (53 * number) % 330
-    photo: Grey = skimage.data.camera()  # type: ignore[no-untyped-call]
+    photo: Grey = skimage.data.camera()
     return np.ascontiguousarray(photo[y : y + SHAPE[0], x : x + SHAPE[1]])
 
 

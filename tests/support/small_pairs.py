@@ -24,7 +24,7 @@ def homography(number: int, seed: int) -> Homography:
 def crop_photo(seed: int) -> Grey:
     """Return a crop of a photograph, a different one for each seed up to 5."""
     x, y = 130 * (seed % 2), 100 * (seed // 2)
-    photo: Grey = skimage.data.camera()  # type: ignore[no-untyped-call]
+    photo: Grey = skimage.data.camera()
     return np.ascontiguousarray(photo[y : y + SHAPE[0], x : x + SHAPE[1]])
 
 

@@ -18,7 +18,6 @@ from doap.types import Kind
 CPU_BATCH, GPU_BATCH = 128, 8192
 
 
-
 class Descriptor(nn.Module):
     """A trained network and how to use it, as returned by `doap.load`.
 

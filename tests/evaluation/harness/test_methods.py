@@ -21,7 +21,7 @@ from doap.types import Descriptors, Grey
 from support.small_models import with_extents
 
 MODELS = ("doap-demo-128", "doap-demo-256b", "rootsift")
-IMAGE: Grey = skimage.data.camera()  # type: ignore[no-untyped-call]
+IMAGE: Grey = skimage.data.camera()
 FRAMES = detect_dog(IMAGE, 50)
 
 

@@ -34,11 +34,10 @@ from doap.datasets.sets.storage import (
     verify_blocks,
     write_set,
 )
-from doap.types import DEFAULT_EXTENT
 from doap.errors import DoapError
 from doap.files import atomic_folder
 from doap.images.reading import to_grey
-from doap.types import Frames, Grey
+from doap.types import DEFAULT_EXTENT, Frames, Grey
 
 KIND = "frame set"
 SHARD_BYTES = 32 << 20

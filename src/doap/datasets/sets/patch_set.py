@@ -29,8 +29,8 @@ from doap.datasets.sets.storage import (
     verify_blocks,
 )
 from doap.datasets.sets.writer import KIND, write_patch_set
-from doap.types import DEFAULT_EXTENT
 from doap.errors import DoapError
+from doap.types import DEFAULT_EXTENT
 
 
 class PatchSet(GroupedSet):

@@ -20,8 +20,8 @@ from doap.networks.baselines.opencv import OPENCV_DESCRIPTORS
 from doap.networks.baselines.sift import build_sift
 from doap.networks.baselines.tfeat import HardTFeat, TFeat
 from doap.networks.descriptor import Descriptor
-from doap.types import DEFAULT_EXTENT
 from doap.networks.network import PatchNetwork
+from doap.types import DEFAULT_EXTENT
 
 HANDCRAFTED: dict[str, Callable[[str], Descriptor]] = {
     "sift": build_sift,

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor
-from doap.types import DEFAULT_EXTENT
 from doap.networks.network import PatchNetwork
+from doap.types import DEFAULT_EXTENT
 
 
 class Mkd(PatchNetwork):
