@@ -38,7 +38,7 @@ def patches() -> PatchSet:
 def make_teacher(path: Path, seed: int = 1, kind: Kind = "real", **settings: object) -> str:
     """Save an untrained model with a card; even a random network distinguishes patches."""
     torch.manual_seed(seed)
-    architecture = Architecture.model_validate({"width": 4, "dimensions": 16, **settings})
+    architecture = Architecture.model_validate({"network": "tiny", "width": 16, "dimensions": 16, **settings})
     network = build_network(architecture)
     size = network.input_size
     with torch.no_grad():

@@ -153,9 +153,9 @@ def test_weights_that_are_not_finite_stop_the_run(
         {"objective": "smooth-ap"},
         {"objective": "triplet", "views_per_group": 2, "epochs": 6},
         {"kind": "binary", "pooled_weight": 1.0, "epochs": 6},
-        {"network": "l2net", "width": 2},
-        {"network": "cs-l2net", "width": 2},
-        {"transformer": True, "augment": True},
+        {"network": "l2net", "width": 2, "epochs": 2},
+        {"network": "cs-l2net", "width": 2, "epochs": 2},
+        {"transformer": True, "augment": True, "epochs": 3},
         {"label_mining": True, "sampling": "sequence-pairs", "epochs": 8},  # one batch per epoch
         {"precision": "bf16"},
     ],
