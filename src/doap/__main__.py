@@ -2,4 +2,5 @@
 
 from doap.cli.main import main
 
-main()
+if __name__ == "__main__":  # processes of a training import this module again
+    main()

@@ -15,12 +15,12 @@ from doap.demo.run import DemoResult, run_demo
 from doap.evaluation.image_pairs.scoring import score_all
 from doap.evaluation.image_pairs.warped import score_warped
 from doap.features import ModelDescriber
-from doap.networks import registry
 from doap.networks.inference import optimize_for_inference
 from doap.training.recipe import Recipe
-from support.small_models import with_extents
 
-SHIPPED = "doap-shipped"
+SHIPPED = "doap-tiny-128"
+
+pytestmark = pytest.mark.slow
 
 
 class Images(html.parser.HTMLParser):
@@ -49,14 +49,9 @@ def fractions() -> list[float]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _short(folder: Path) -> Iterator[None]:
-    """A small demo, and a shipped model beside the demo's own."""
-    weights = folder / "weights"
-    for name in training.RECIPES:
-        with_extents(weights / f"{name}.safetensors", name)
-    with_extents(weights / f"{SHIPPED}.safetensors", SHIPPED, dog=8.5)
+def _short() -> Iterator[None]:
+    """A small demo."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "WEIGHTS_FOLDER", weights)
         patch.setattr(networks, "DEFAULT_MODEL", SHIPPED)
         patch.setattr(evaluation, "SHIPPED", (SHIPPED, "doap-missing"))
         recipes = {
@@ -81,7 +76,7 @@ def test_the_image_pair_is_matched_and_drawn_first(
 ) -> None:
     assert steps[0] == "matching an image pair"
     assert steps[1] == f"{result.stereo.summary}: {folder / 'out' / 'matches.png'}"
-    assert [step.split()[0] for step in steps[2:]] == ["cutting", "training", "training", "matching"]
+    assert [step.split()[0] for step in steps[2:]] == ["cutting", "training", "matching"]
     assert {features.model for features in result.stereo.features} == {SHIPPED}
     assert result.stereo.summary.startswith(f"{int(result.stereo.matches.inliers.sum())} verified of ")
     assert max(fractions) == pytest.approx(1.0)
@@ -109,9 +104,11 @@ def test_the_page_shows_the_numbers_of_the_result(result: DemoResult, folder: Pa
 def test_a_shipped_model_scores_as_it_does_alone(result: DemoResult) -> None:
     assert result.shipped == [SHIPPED]
     rows = [row["ap"] for row in result.evaluation.scores if row["descriptor"] == SHIPPED]
-    pairs = result.evaluation.pairs
     alone = score_all(
-        pairs, len(pairs), [ModelDescriber(optimize_for_inference(doap.load(SHIPPED)))], score=score_warped
+        result.pairs,
+        len(result.pairs),
+        [ModelDescriber(optimize_for_inference(doap.load(SHIPPED)))],
+        score=score_warped,
     )
     assert rows == [row["ap"] for row in alone]
 
@@ -125,7 +122,6 @@ def test_the_verdict_compares_with_sift(result: DemoResult) -> None:
             assert f"{abs(means[name] - means[baseline]):.1f} {side} {baseline}" in text
 
 
-@pytest.mark.slow
 def test_a_second_demo_replaces_the_first(result: DemoResult, folder: Path) -> None:
     again = run_demo(folder / "out", lambda _step: None)
     assert again.evaluation.means == result.evaluation.means

@@ -1,13 +1,15 @@
 """Third step of the demo: match unseen photos with warped copies of themselves, beside SIFT and shipped models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import photos
+from doap.demo.training import untrained_descriptor
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.harness.result import Score
@@ -17,6 +19,7 @@ from doap.features import FrameDescriber, ModelDescriber
 from doap.images.extraction import extract_patches
 from doap.networks.baselines.sift import Sift
 from doap.networks.descriptor import Descriptor
+from doap.training.recipe import Recipe
 from doap.types import StepProgress, no_step_progress
 
 KEYPOINTS = 600
@@ -43,12 +46,10 @@ class Evaluation:
     """Scores on the test photos.
 
     Attributes:
-        pairs: Photos with their copies.
         scores: Rows of `warped.score_warped`.
         bytes: Size of one descriptor, by name.
     """
 
-    pairs: list[ImagePair]
     scores: list[Score]
     bytes: dict[str, int]
 
@@ -57,29 +58,46 @@ class Evaluation:
         """One row per descriptor, best mAP first; see `warped.mean_scores`."""
         return [{**row, "bytes": self.bytes[str(row["descriptor"])]} for row in warped.mean_scores(self.scores)]
 
+    def __add__(self, other: "Evaluation") -> "Evaluation":
+        return Evaluation(self.scores + other.scores, self.bytes | other.bytes)
 
-def evaluate_models(
-    models: Sequence[Descriptor], shipped: Sequence[str], cache: Path, progress: StepProgress = no_step_progress
-) -> Evaluation:
-    """Evaluate models, shipped models by name, SIFT and RootSIFT on the test photos.
 
-    Args:
-        models: Models to evaluate as they are.
-        shipped: Names of shipped models, which describe in their fastest mode.
-        cache: Folder for descriptors.
-        progress: Callback, called as progress(step, done, total).
-    """
-    pairs = [
+def make_test_pairs() -> list[ImagePair]:
+    """Pair each test photo with warped copies of itself."""
+    return [
         pair
         for seed, (name, photo) in enumerate(photos.read_photos(photos.TEST))
         for pair in warped.make_pairs(name, photo, COPIES, KEYPOINTS, seed)
     ]
-    describers: list[FrameDescriber] = [*(ModelDescriber(model) for model in models), Sift(), Sift(root=True)]
-    if shipped:
-        describers += open_methods(shipped, cache=DescriptorCache(cache), detector=warped.DETECTOR)
+
+
+def evaluate_models(
+    pairs: Sequence[ImagePair], models: Sequence[FrameDescriber], progress: StepProgress = no_step_progress
+) -> Evaluation:
+    """Evaluate descriptors on image pairs."""
     view = pairs[0].first
-    sizes = {d.name: int(d.describe_frames(view.image, view.frames[:1]).nbytes) for d in describers}
-    return Evaluation(pairs, score_all(pairs, len(pairs), describers, progress, warped.score_warped), sizes)
+    sizes = {model.name: int(model.describe_frames(view.image, view.frames[:1]).nbytes) for model in models}
+    return Evaluation(score_all(pairs, len(pairs), models, progress, warped.score_warped), sizes)
+
+
+def evaluate_references(
+    pairs: Sequence[ImagePair], recipes: Mapping[str, Recipe], patches: Path, shipped: Sequence[str], cache: Path
+) -> Evaluation:
+    """Evaluate everything that needs no training: SIFT, RootSIFT, untrained networks and shipped models.
+
+    Args:
+        pairs: Image pairs.
+        recipes: Recipes of the untrained networks.
+        patches: Path of the training set, for their batch normalisation.
+        shipped: Names of shipped models, which describe in their inference mode.
+        cache: Folder for descriptors.
+    """
+    data = PatchSet.open(patches)
+    models: list[FrameDescriber] = [Sift(), Sift(root=True)]
+    models += [ModelDescriber(untrained_descriptor(name, recipe, data)) for name, recipe in recipes.items()]
+    if shipped:
+        models += open_methods(shipped, cache=DescriptorCache(cache), detector=warped.DETECTOR)
+    return evaluate_models(pairs, models)
 
 
 def rank_examples(pair: ImagePair, models: dict[str, Descriptor], queries: int = 4, length: int = 10) -> RankedExamples:

@@ -50,7 +50,6 @@ def verdict(result: DemoResult) -> str:
 def render_page(result: DemoResult, seconds: float) -> str:
     """Render the page as HTML."""
     real, binary = training.RECIPES.values()
-    pairs = result.evaluation.pairs
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
     )
@@ -69,7 +68,7 @@ def render_page(result: DemoResult, seconds: float) -> str:
         train_photos=[path.stem for path in photos.TRAIN],
         copies=evaluation.COPIES,
         keypoints=evaluation.KEYPOINTS,
-        correspondences=np.mean([correspondence_matrix(pair).any(1).sum() for pair in pairs]),
+        correspondences=np.mean([correspondence_matrix(pair).any(1).sum() for pair in result.pairs]),
         overlaps=", ".join(f"{level} {measure_overlap(level):.2f}" for level in LEVELS),
         weights=shlex.quote(str(next(iter(result.runs.values())) / "weights.safetensors")),
     )

@@ -1,19 +1,26 @@
 """The whole demo, step by step."""
 
+import multiprocessing
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableMapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import evaluation, training
 from doap.demo.evaluation import Evaluation, RankedExamples
 from doap.demo.stereo import StereoMatches, match_stereo_pair
+from doap.evaluation.image_pairs.scoring import ImagePair
+from doap.features import ModelDescriber
 from doap.networks.card import Origin
-from doap.networks.registry import list_models, save
-from doap.training.log import Status
+from doap.networks.registry import list_models, load, save
 
 STEREO_PICTURE = "matches.png"
+WORKERS = 2
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class DemoResult:
         patches: Training set.
         runs: Run folder of each trained descriptor, by name.
         shipped: Names of the shipped models that were evaluated.
+        pairs: Test photos with their copies.
         evaluation: Scores of all descriptors.
         examples: Ranked lists before and after training.
     """
@@ -33,6 +41,7 @@ class DemoResult:
     patches: PatchSet
     runs: dict[str, Path]
     shipped: list[str]
+    pairs: list[ImagePair]
     evaluation: Evaluation
     examples: RankedExamples
 
@@ -57,31 +66,55 @@ def run_demo(
 
     begin("cutting patches from photos")
     patches = training.cut_training_patches(folder / "patches", lambda done, total: update(done / total, ""))
-    untrained = {name: training.untrained_descriptor(name, patches) for name in training.RECIPES}
 
-    def show(status: Status) -> None:
-        update(status.done, status.preparation or f"loss {status.loss:.3f}")
-
-    trained = {}
-    for name, recipe in training.RECIPES.items():
-        begin(f"training {name} ({recipe.kind})")
-        trained[name] = training.train_descriptor(name, patches, runs[name], show)
+    begin(f"training {' and '.join(training.RECIPES)}")
+    shipped = [name for name in evaluation.SHIPPED if name in list_models()]
+    pairs, references = train_and_evaluate_references(folder, runs, shipped, update)
 
     begin("matching photos that were not trained on")
-    shipped = [name for name in evaluation.SHIPPED if name in list_models()]
-    scores = evaluation.evaluate_models(
-        [*trained.values(), *untrained.values()],
-        shipped,
-        folder / "descriptors",
-        lambda _step, done, total: update(done / (total or 1), ""),
-    )
-    for name, descriptor in trained.items():
-        architecture = training.RECIPES[name].architecture
-        save(descriptor, runs[name] / "weights.safetensors", architecture, _origin(name, scores))
-    real = next(iter(training.RECIPES))
-    before_and_after = {"before": untrained[real], "after": trained[real]}
-    examples = evaluation.rank_examples(scores.pairs[0], before_and_after)
-    return DemoResult(stereo, patches, runs, shipped, scores, examples)
+    trained = {name: load(run / "weights.safetensors") for name, run in runs.items()}
+    models = [ModelDescriber(model) for model in trained.values()]
+    own = evaluation.evaluate_models(pairs, models, lambda _step, done, total: update(done / (total or 1), ""))
+    for name, model in trained.items():
+        save(model, runs[name] / "weights.safetensors", training.RECIPES[name].architecture, _origin(name, own))
+    name, recipe = next(iter(training.RECIPES.items()))
+    before = training.untrained_descriptor(name, recipe, patches)
+    examples = evaluation.rank_examples(pairs[0], {"before": before, "after": trained[name]})
+    return DemoResult(stereo, patches, runs, shipped, pairs, own + references, examples)
+
+
+def train_and_evaluate_references(
+    folder: Path, runs: Mapping[str, Path], shipped: list[str], update: Callable[[float, str], None]
+) -> tuple[list[ImagePair], Evaluation]:
+    """Train all of `RECIPES`, and meanwhile evaluate what needs no training, in two processes with one thread each.
+
+    So small a network gains little from a second thread, and loses much where another program uses the other core.
+    """
+    context = multiprocessing.get_context("spawn")
+    patches = folder / "patches"
+    longest_first = sorted(training.RECIPES.items(), key=lambda item: -item[1].epochs)
+    with (
+        context.Manager() as manager,
+        ProcessPoolExecutor(WORKERS, context, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        losses: MutableMapping[str, tuple[float, float]] = manager.dict()
+        trainings = [
+            pool.submit(training.train_descriptor, name, recipe, patches, runs[name], losses)
+            for name, recipe in longest_first
+        ]
+        pairs = evaluation.make_test_pairs()
+        references = pool.submit(
+            evaluation.evaluate_references, pairs, training.RECIPES, patches, shipped, folder / "descriptors"
+        )
+        futures: list[Future[Any]] = [*trainings, references]
+        while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done:
+            if any(future.done() and future.exception() for future in futures):
+                break
+            reports = list(losses.values())
+            update(sum(done for done, _ in reports) / len(runs), ", ".join(f"loss {loss:.3f}" for _, loss in reports))
+        for future in trainings:
+            future.result()
+        return pairs, references.result()
 
 
 def _origin(name: str, scores: Evaluation) -> Origin:
@@ -95,6 +128,6 @@ def _origin(name: str, scores: Evaluation) -> Origin:
         notes={
             "command": "doap demo",
             "frames": "DoG",
-            "limits": "a demonstration: a small network, trained for a minute on fifteen images",
+            "limits": "a demonstration: a small network, trained for about a minute on fifteen images",
         },
     )
