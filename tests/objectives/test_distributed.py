@@ -82,6 +82,7 @@ def work(rank: int, ranks: int, store: str, results: str) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_equals_one_process(ranks: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -12,9 +12,9 @@ from doap.networks.registry import find_weights, save
 
 
 def with_extents(path: Path, name: str = "doap-demo-128", **extents: float) -> str:
-    """Write a demo model with this name and these extents per detector to `path`, and return the path."""
+    """Write a demo model with this name, extent 12 and these extents per detector to `path`, and return the path."""
     model = load("doap-demo-128")
-    model.name, model.extents = name, extents
+    model.name, model.extent, model.extents = name, 12.0, extents
     card = read_card(find_weights("doap-demo-128"))
     save(model, path, card.architecture, card.origin)
     return str(path)

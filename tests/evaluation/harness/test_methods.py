@@ -106,7 +106,7 @@ def test_the_own_extent_is_that_of_the_detector(tmp_path: Path, cache: Descripto
     assert requested.extent == 4.0
 
 
-def test_any_change_is_described_anew(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:
+def test_any_change_is_described_again(patches: PatchSet, cache: DescriptorCache, described: list[int]) -> None:
     (method,) = open_methods(MODELS[:1], cache=cache)
     method.describe_patches(Selection(patches))
     changed = patches.take(np.arange(40))
@@ -140,7 +140,7 @@ def test_keys_are_those_of_version_0_1(patches: PatchSet) -> None:
     assert isinstance(network, InferenceNetwork)
     weights = [part for name, value in network.state_dict().items() for part in (name, value.numpy())]
     mode = "bfloat16" if network.in_bfloat16 else "float32"
-    assert method.key == content_key(1, "", "L2Net", "real", mode, "cpu", *weights)
+    assert method.key == content_key(1, "", "Tiny", "real", mode, "cpu", *weights)
     (aligned,) = open_methods(["doap-st-128"])
     weights = [part for name, value in aligned.model.network.state_dict().items() for part in (name, value.numpy())]
     assert aligned.key == content_key(1, "", "Transformed", "real", mode, "cpu", *weights)
@@ -166,7 +166,7 @@ def test_a_killed_run_leaves_nothing_half_made(cache: DescriptorCache) -> None:
     assert list(cache.folder.iterdir()) == []
 
 
-def test_the_longest_unused_goes_when_there_are_too_many(
+def test_the_least_recently_used_is_deleted_when_there_are_too_many(
     cache: DescriptorCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("doap.evaluation.harness.cache.MAX_BYTES", 2500)  # two arrays of 1,128 bytes
@@ -177,14 +177,14 @@ def test_the_longest_unused_goes_when_there_are_too_many(
     assert [key for key in "abc" if cache.get(key) is not None] == ["b", "c"]
 
 
-def test_keys_tell_contents_apart() -> None:
+def test_different_contents_have_different_keys() -> None:
     parts = [("a", "b"), ("ab",), (b"ab",), (np.zeros(2, np.uint8),), (np.zeros((2, 1), np.uint8),), (0.0,), (0,)]
     assert len({content_key(*each) for each in parts}) == len(parts)
     strided = np.arange(10)[::2]
     assert content_key(strided) == content_key(strided.copy())
 
 
-def test_models_of_one_name_are_told_apart(tmp_path: Path, cache: DescriptorCache) -> None:
+def test_models_of_one_name_are_listed_by_path(tmp_path: Path, cache: DescriptorCache) -> None:
     shipped = Path(doap.__file__).parent / "weights"
     for suffix in (".safetensors", ".json"):
         (tmp_path / f"copy{suffix}").write_bytes((shipped / f"doap-demo-128{suffix}").read_bytes())
