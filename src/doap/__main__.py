@@ -2,5 +2,5 @@
 
 from doap.cli.main import main
 
-if __name__ == "__main__":  # processes of a training import this module again
+if __name__ == "__main__":  # worker processes of a training import this module again
     main()

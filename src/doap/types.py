@@ -22,7 +22,7 @@ Descriptors = NDArray[Any]
 """Descriptors of one image or set: (N, D) float32 unit vectors, or (N, bits / 8) uint8."""
 
 DEFAULT_EXTENT = 12.0
-"""Half the side of a patch in units of its frame's scale, where nothing else is known."""
+"""Half the side of a patch in units of its frame's scale, if none is specified."""
 
 Homography = NDArray[np.float64]
 """A homography, (3, 3) float64."""

@@ -139,7 +139,7 @@ def test_one_set_that_fails_does_not_stop_the_others(doap: Doap, made: Make, sit
     assert "hpatches-sequences is now in" in shown
     assert "liberty.zip: no mirror delivered it; http://127.0.0.1:" in errors
     assert (
-        "HTTP 404 Not Found; get it by hand from http://matthewalunbrown.com/patchdata/patchdata.html, put it "
+        "HTTP 404 Not Found; download it manually from http://matthewalunbrown.com/patchdata/patchdata.html, put it "
         in errors
     )
     status, shown, _ = doap(

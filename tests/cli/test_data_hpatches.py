@@ -29,7 +29,7 @@ def test_folders_are_made_and_an_interrupted_run_continues(doap: Doap) -> None:
     options = ("-o", "made", "--points", 20)
     status, output, _ = doap("data", "hpatches", "sequences", "flat", *options)
     assert status == 0
-    assert "2 sequences, 40 patches per strip in all" in output
+    assert "2 sequences, 40 patches per strip in total" in output
     assert output.count("skipped:") == 3
     for error in ("v_torn/img3.png: ", "v_lost: ", "flat: no frame found"):
         assert f"skipped: {error}" in output or f"/{error}" in output

@@ -53,7 +53,7 @@ def test_one_command_gives_table_json_csv_and_figure(doap: Doap, sequences: Path
     assert is_drawn_from(tmp_path / "out" / "o.png", tmp_path / "out" / "o.json")
 
 
-def test_each_at_its_own_extent(doap: Doap, sequences: Path, tmp_path: Path) -> None:
+def test_each_method_at_its_own_extent(doap: Doap, sequences: Path, tmp_path: Path) -> None:
     arguments = ("--detector", "dog", "--extent", "own", "--keypoints", 60, "sift", "doap-demo-256b")
     status, shown, _ = doap("eval", "oxford", "--data", sequences / "graf", *arguments, "--json", "o.json")
     assert status == 0
@@ -66,9 +66,9 @@ def test_each_at_its_own_extent(doap: Doap, sequences: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--detector", "sift"), "--detector: sift is none of dog, harris"),
-        (("--extent", "large"), "--extent: must be a factor over 0, or own; not large"),
-        (("--extent", "-1"), "--extent: must be a factor over 0"),
+        (("--detector", "sift"), "--detector: sift is not one of dog, harris"),
+        (("--extent", "large"), "--extent: must be a number greater than 0, or own; not large"),
+        (("--extent", "-1"), "--extent: must be a number greater than 0"),
         (("--figure", "o.txt"), "o.txt: figures are written as"),
         (("nothing",), "nothing: no such"),
     ],

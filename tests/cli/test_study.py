@@ -87,7 +87,7 @@ def test_a_study_is_trained_evaluated_printed_and_drawn(
     assert again == shown
 
 
-def test_without_pairs_the_lists_decide_and_settings_go_over_all(doap: Doap, sets: Path) -> None:
+def test_without_pairs_the_lists_decide_and_settings_override_all_runs(doap: Doap, sets: Path) -> None:
     (sets / "study.yaml").write_text("recipe: small.yaml\nseeds: [5]\nruns: {a: {settings: {epochs: 9}}}\n")
     status, shown, _ = doap(*WORDS, "--set", "epochs=1")
     assert status == 0
@@ -99,8 +99,11 @@ ERRORS = {
     "no file": (("study", "nowhere.yaml", *WORDS[2:]), "nowhere.yaml: cannot be read"),
     "no pairs": ((*WORDS, "--pairs", "small.yaml"), "small.yaml: no such folder"),
     "no homography": ((*WORDS, "--pairs", "labelled"), "have labelled points only"),
-    "detector": ((*WORDS, "--pairs", "pairs", "--detector", "eyes"), "--detector: eyes is none of"),
-    "extent": ((*WORDS, "--pairs", "pairs", "--extent", "-1"), "--extent: must be a factor over 0, or own; not -1"),
+    "detector": ((*WORDS, "--pairs", "pairs", "--detector", "eyes"), "--detector: eyes is not one of"),
+    "extent": (
+        (*WORDS, "--pairs", "pairs", "--extent", "-1"),
+        "--extent: must be a number greater than 0, or own; not -1",
+    ),
 }
 
 

@@ -80,7 +80,7 @@ def _summarise(summaries: list["FolderSummary"], output: Path, existing: int) ->
     already = f", {existing} existed already" if existing else ""
     plural = "s" * (len(summaries) != 1)
     weights = [summary.patches for summary in summaries]
-    say(f"{len(summaries)} sequence{plural}, {sum(weights)} patches per strip in all, in {output}{already}")
+    say(f"{len(summaries)} sequence{plural}, {sum(weights)} patches per strip in total, in {output}{already}")
     for level in summaries[0].overlaps:
         mean = np.average([summary.overlaps[level] for summary in summaries], weights=weights)
         say(f"{level} frames overlap the undisturbed ones by {mean:.3f} on average")

@@ -15,7 +15,7 @@ def info(
     path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set, a frame set, or an official folder.")],
     verify: Annotated[bool, typer.Option(help="Check every byte against its checksum.")] = False,
 ) -> None:
-    """Print what a set contains."""
+    """Print the content of a set."""
     import numpy as np
 
     from doap.datasets.official.opening import locate

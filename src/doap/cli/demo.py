@@ -30,11 +30,11 @@ def demo(
     with training_bar() as bar:
         task = bar.add_task("", total=1.0, status="")
 
-        def begin(step: str) -> None:
+        def on_step(step: str) -> None:
             say(f"[{time.monotonic() - start:4.0f} s] {step}")
             bar.reset(task, description=step, status="")
 
-        result = run_demo(output, begin, lambda done, text: bar.update(task, completed=done, status=text))
+        result = run_demo(output, on_step, lambda done, text: bar.update(task, completed=done, status=text))
     say_overlaps()
     page = write_page(result, output, time.monotonic() - start)
     rows = tuple(

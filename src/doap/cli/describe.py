@@ -22,7 +22,7 @@ def describe(
     """Detect keypoints in images and describe them.
 
     Each image gives a NumPy archive with frames (N, 2, 3), keypoints (N, 2), descriptors (N, D), size (height, width)
-    and model. An image that cannot be described is reported, and the others are described all the same.
+    and model. An image that cannot be described is reported, and the others are still described.
     """
     from doap.features import detect_and_describe
     from doap.images.reading import find_photos

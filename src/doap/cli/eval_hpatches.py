@@ -49,10 +49,10 @@ def hpatches(
     device: Device = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Verification, matching and retrieval on HPatches, at easy, hard and tough.
+    """Evaluate verification, matching and retrieval on HPatches, at easy, hard and tough.
 
-    Figures are percent by the official rule, for comparison with published ones, and by the tie-aware rule: true
-    Average Precision in which ties have no order. With --descriptors and no model, only those are evaluated.
+    Scores are in percent, by the official rule, for comparison with published ones, and by the tie-aware rule: the mean
+    Average Precision over all orders of ties. With --descriptors and no model, only those are evaluated.
     """
     from doap.evaluation.hpatches.benchmark import HPatches
     from doap.evaluation.hpatches.task_data import TASKS

@@ -38,11 +38,11 @@ REMOVED = {
     "--fresh": "use --no-cache",
     "--pictures": "use --drawings",
 }
-"""Options of version 0.1, and what to use instead."""
+"""Removed options of version 0.1 and their replacements."""
 
 
 class BenchmarkCommand(TyperCommand):
-    """A command that says what replaces a removed option."""
+    """Command that names the replacement of a removed option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse removed options, then parse as usual."""

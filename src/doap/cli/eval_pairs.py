@@ -50,7 +50,7 @@ def pairs(
 ) -> None:
     """Match your own image pairs, with a homography or labelled points as ground truth.
 
-    Measured are AP, the share of matches correct to 1, 3, 5 and 10 pixels, the number of inliers of the estimated
+    The scores are AP, the share of matches correct to 1, 3, 5 and 10 pixels, the number of inliers of the estimated
     geometry, and the share of pairs whose geometry is correct.
     """
     from doap.evaluation.image_pairs.own_pairs import ImagePairs

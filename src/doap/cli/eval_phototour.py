@@ -32,7 +32,7 @@ def phototour(
     device: Device = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Patch verification on UBC Phototour: FPR95 on the official pairs, Table 1 of the paper.
+    """Evaluate patch verification on UBC Phototour: FPR95 on the official pairs, Table 1 of the paper.
 
     A model is not tested on the scene that it was trained on, according to its card or the end of its name. Models
     whose names differ only in the scene (doap-liberty, doap-notredame) are one row.

@@ -31,7 +31,7 @@ def romepatches(
     device: Device = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Patch retrieval on RomePatches: mAP on both halves, Table 2 of the paper.
+    """Evaluate patch retrieval on RomePatches: mAP on both halves, Table 2 of the paper.
 
     Every patch is a query that ranks all others of its half.
     """

@@ -22,7 +22,7 @@ Keypoints = Annotated[int, typer.Option(min=1, help="Number of strongest keypoin
 def check_detector(name: str) -> None:
     """Raise DoapError if there is no detector of this name."""
     if name not in DETECTOR_NAMES:
-        raise DoapError(f"--detector: {name} is none of {', '.join(DETECTOR_NAMES)}")
+        raise DoapError(f"--detector: {name} is not one of {', '.join(DETECTOR_NAMES)}")
 
 
 def parse_extent(text: str) -> float | None:
@@ -34,5 +34,5 @@ def parse_extent(text: str) -> float | None:
     except ValueError:
         extent = 0.0
     if not 0 < extent <= 1000:
-        raise DoapError(f"--extent: must be a factor over 0, or own; not {text}")
+        raise DoapError(f"--extent: must be a number greater than 0, or own; not {text}")
     return extent

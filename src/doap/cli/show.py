@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def show() -> None:
-    """Draw what a model does."""
+    """Draw the inner workings of a model."""
 
 
 @app.command(epilog=EXAMPLE)

@@ -25,15 +25,16 @@ def study(
         str, typer.Argument(metavar="STUDY", help=f"YAML file, or name of a shipped study: {', '.join(STUDIES)}.")
     ],
     data: Annotated[Path, typer.Option(help="Training set: a patch set, a frame set, or an official folder.")],
-    val: Annotated[Path, typer.Option(help="Set for the evaluation of all runs; shares nothing with --data.")],
+    val: Annotated[Path, typer.Option(help="Set for the evaluation of all runs; must share no scene with --data.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the runs; an existing study continues.")],
     pairs: Annotated[
-        Path | None, typer.Option(help="Image pairs with homographies, as for doap eval pairs; they then decide.")
+        Path | None,
+        typer.Option(help="Image pairs with homographies, as for doap eval pairs; runs are then compared by these."),
     ] = None,
     detector: Detector = "dog",
     extent: Annotated[
         list[str] | None,
-        typer.Option(metavar="FACTOR|own", help="Extent of the pairs' patches; repeatable, the mean counts."),
+        typer.Option(metavar="FACTOR|own", help="Extent of the pairs' patches; repeatable, scores are averaged."),
     ] = None,
     keypoints: Keypoints = 1000,
     settings: Annotated[
@@ -44,8 +45,8 @@ def study(
     """Compare trainings over several seeds, each tuned with the same effort.
 
     All runs are evaluated by AP on the same batches of a set that none was trained on and, with --pairs, by AP on image
-    pairs, which then decides. Settings are tuned with the first seed; the best is trained with the others.
-    An interrupted study continues: give the same command again.
+    pairs, which is then the criterion. Settings are tuned with the first seed; the best is trained with the others.
+    An interrupted study continues if the same command is run again.
     """
     from doap.cli.data_show import open_with_bar
     from doap.cli.eval_options import print_table
@@ -78,8 +79,8 @@ def study(
         validation = CommonValidation(validation_set, plan.base, target, series.cache)
 
         def evaluate(_run: Path, model: "Descriptor") -> dict[str, float]:
-            on_images = images.measure(model) if images else {}
-            return {**on_images, "lists": 100 * validation.average_precision(model)}
+            pair_scores = images.measure(model) if images else {}
+            return {**pair_scores, "lists": 100 * validation.average_precision(model)}
 
         rows = run_study(plan, series, evaluate, evaluated_by, lambda rows: _show(rows, title, output))
     summaries = summarise_runs(rows)

@@ -40,7 +40,7 @@ def sweep(
     By default runs are evaluated by AP on validation scenes (--set val_fraction=0.1): the best weights of each, all on
     the same batches. With --test they are evaluated by the mean FPR95 on the official pairs of Phototour folders, as in
     the paper's figure of the batch size.
-    An interrupted sweep continues: give the same command again.
+    An interrupted sweep continues if the same command is run again.
     """
     from doap.cli.data_show import open_with_bar
     from doap.experiments.series import Series

@@ -29,11 +29,13 @@ def train(
     ] = None,
     val: Annotated[Path | None, typer.Option(help="Validation set; by default the val_fraction of the recipe.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
-    devices: Annotated[int | None, typer.Option(min=1, help="Number of GPUs, or of CPU processes; 1.")] = None,
+    devices: Annotated[
+        int | None, typer.Option(min=1, help="Number of GPUs, or of CPU processes; by default 1.")
+    ] = None,
 ) -> None:
     """Train a descriptor by Average Precision.
 
-    The run folder gets the recipe, versions, a log (CSV and TensorBoard), curves, a checkpoint, the weights with the
+    The run folder holds the recipe, versions, a log (CSV and TensorBoard), curves, a checkpoint, the weights with the
     best validation AP, and the last weights. An interrupted run continues with --resume to the same weights. Under
     torchrun or SLURM, their processes share each batch.
     """

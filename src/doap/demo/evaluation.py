@@ -1,4 +1,4 @@
-"""Third step of the demo: match unseen photos with warped copies of themselves, beside SIFT and shipped models."""
+"""Third step of the demo: match unseen photos with warped copies, and compare with SIFT and shipped models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

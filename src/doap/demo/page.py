@@ -26,7 +26,7 @@ def write_page(result: DemoResult, folder: Path, seconds: float) -> Path:
     draw_losses({name: read_losses(run) for name, run in result.runs.items()}, folder / "loss.png")
     draw_bars(result.evaluation.means, folder / "scores.png")
     draw_lists(result.examples.queries, result.examples.lists, folder / "lists.png")
-    draw_groups(_sample_groups(result), ["as it is", *LEVELS], folder / "groups.png")
+    draw_groups(_sample_groups(result), ["no jitter", *LEVELS], folder / "groups.png")
     write_text(folder / "index.html", render_page(result, seconds))
     return folder / "index.html"
 

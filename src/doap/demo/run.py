@@ -47,48 +47,48 @@ class DemoResult:
 
 
 def run_demo(
-    folder: Path, begin: Callable[[str], None], update: Callable[[float, str], None] = lambda _done, _text: None
+    folder: Path, on_step: Callable[[str], None], update: Callable[[float, str], None] = lambda _done, _text: None
 ) -> DemoResult:
-    """Run the demo into a folder and replace what an earlier demo left there.
+    """Run the demo in a folder, and replace the output of an earlier demo.
 
     Args:
         folder: Folder for pictures, runs and descriptors.
-        begin: Callback, called as begin(step) when a step begins.
+        on_step: Callback, called as on_step(step) when a step starts.
         update: Callback, called as update(done, text) with the finished fraction of the step.
     """
     runs = {name: folder / name for name in training.RECIPES}
     for path in (folder / "patches", folder / "descriptors", *runs.values()):
         shutil.rmtree(path, ignore_errors=True)
 
-    begin("matching an image pair")
+    on_step("matching an image pair")
     stereo = match_stereo_pair(folder / STEREO_PICTURE)
-    begin(f"{stereo.summary}: {folder / STEREO_PICTURE}")
+    on_step(f"{stereo.summary}: {folder / STEREO_PICTURE}")
 
-    begin("cutting patches from photos")
+    on_step("cutting patches from photos")
     patches = training.cut_training_patches(folder / "patches", lambda done, total: update(done / total, ""))
 
-    begin(f"training {' and '.join(training.RECIPES)}")
+    on_step(f"training {' and '.join(training.RECIPES)}")
     shipped = [name for name in evaluation.SHIPPED if name in list_models()]
     pairs, references = train_and_evaluate_references(folder, runs, shipped, update)
 
-    begin("matching photos that were not trained on")
+    on_step("matching photos that were not trained on")
     trained = {name: load(run / "weights.safetensors") for name, run in runs.items()}
     models = [ModelDescriber(model) for model in trained.values()]
-    own = evaluation.evaluate_models(pairs, models, lambda _step, done, total: update(done / (total or 1), ""))
+    scores = evaluation.evaluate_models(pairs, models, lambda _step, done, total: update(done / (total or 1), ""))
     for name, model in trained.items():
-        save(model, runs[name] / "weights.safetensors", training.RECIPES[name].architecture, _origin(name, own))
+        save(model, runs[name] / "weights.safetensors", training.RECIPES[name].architecture, _origin(name, scores))
     name, recipe = next(iter(training.RECIPES.items()))
     before = training.untrained_descriptor(name, recipe, patches)
     examples = evaluation.rank_examples(pairs[0], {"before": before, "after": trained[name]})
-    return DemoResult(stereo, patches, runs, shipped, pairs, own + references, examples)
+    return DemoResult(stereo, patches, runs, shipped, pairs, scores + references, examples)
 
 
 def train_and_evaluate_references(
     folder: Path, runs: Mapping[str, Path], shipped: list[str], update: Callable[[float, str], None]
 ) -> tuple[list[ImagePair], Evaluation]:
-    """Train all of `RECIPES`, and meanwhile evaluate what needs no training, in two processes with one thread each.
+    """Train all of `RECIPES` and evaluate the references concurrently, in two processes with one thread each.
 
-    So small a network gains little from a second thread, and loses much where another program uses the other core.
+    A network this small gains little from a second thread, and is slowed down by other programs on that core.
     """
     context = multiprocessing.get_context("spawn")
     patches = folder / "patches"

@@ -1,4 +1,4 @@
-"""Image to features to matches: the API of users."""
+"""User API: images to features, features to matches."""
 
 from doap.features.describing import FrameDescriber, ModelDescriber, detect_and_describe
 from doap.features.features import Features

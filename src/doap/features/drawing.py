@@ -17,7 +17,7 @@ Picture = NDArray[np.uint8]
 """An RGB picture, (H, W, 3) uint8."""
 
 FORMATS = (".png", ".jpg", ".jpeg", ".pdf")
-MAX_LINES = 150  # more hide the images
+MAX_LINES = 150  # more would hide the images
 CORRECT, WRONG = (0x1A, 0x98, 0x50), (0xD7, 0x30, 0x27)
 
 GAP = 10  # pixels between the images

@@ -59,7 +59,7 @@ def _moments(frames: Frames) -> Moments:
 def _chords(
     lines: NDArray[np.float64], centres: NDArray[np.float64], moments: Moments
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return where (P, L) horizontal lines enter and leave the ellipses; a line that misses has a chord of length 0."""
+    """Return the x at which (P, L) horizontal lines enter and leave the ellipses; equal for lines that miss them."""
     a, b, d = (moment[:, None] for moment in moments)
     t = lines - centres[:, 1:]
     middle = centres[:, :1] + t * b / d

@@ -154,6 +154,6 @@ def _dominant_angle(angles: Tensor, votes: Tensor) -> Tensor:
     taps = (1, 4, 6, 4, 1)
     smooth = sum((w * histogram.roll(k - 2, 1) for k, w in enumerate(taps)), start=torch.zeros_like(histogram))
     peak = smooth.argmax(1, keepdim=True)
-    before, here, after = (smooth.gather(1, (peak + k) % BINS)[:, 0] for k in (-1, 0, 1))
-    curvature = (2 * here - before - after).clamp(min=1e-12)
+    before, centre, after = (smooth.gather(1, (peak + k) % BINS)[:, 0] for k in (-1, 0, 1))
+    curvature = (2 * centre - before - after).clamp(min=1e-12)
     return (peak[:, 0] + (after - before) / (2 * curvature)) * (2 * math.pi / BINS)

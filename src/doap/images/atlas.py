@@ -25,18 +25,18 @@ class Atlas:
     """
 
     def __init__(self, images: Iterable[Grey], device: str | torch.device = "cpu") -> None:
-        parts: list[Tensor] = []
+        pixels: list[Tensor] = []
         shapes: list[list[tuple[int, int]]] = []
         for image in images:
             levels = [_at_least_two(level) for level in Pyramid(image, device).levels]
-            parts += [to_bytes(level).flatten() for level in levels]
+            pixels += [to_bytes(level).flatten() for level in levels]
             shapes.append([(level.shape[2], level.shape[3]) for level in levels])
         depth = max(map(len, shapes))
         # Tables are padded to the deepest pyramid by repeating the last level, which is never sampled there.
         table = torch.tensor([[*levels, *[levels[-1]] * (depth - len(levels))] for levels in shapes])
         sizes = torch.tensor([h * w for levels in shapes for h, w in levels])
         starts = torch.split(sizes.cumsum(0) - sizes, [len(levels) for levels in shapes])
-        self._pixels = torch.cat(parts)
+        self._pixels = torch.cat(pixels)
         self._start = torch.stack([torch.cat([s, s[-1:].expand(depth - len(s))]) for s in starts]).to(device)
         self._height, self._width = (table[:, :, axis].contiguous().to(device) for axis in (0, 1))
         self._last = torch.tensor([len(levels) - 1 for levels in shapes], device=device)

@@ -39,7 +39,7 @@ class JitterLevel:
 
 
 BLUR_RADIUS = 3  # pixels
-GEOMETRY_VALUES = 5  # the first fields of a level; the others are of the light
+GEOMETRY_VALUES = 5  # the first fields of a level; the others are photometric
 
 LEVELS = {
     "easy": JitterLevel(5, 0.08, 0.08, 0.08, 0.02, 0.25, 0.25, 10, 0.5, 3),

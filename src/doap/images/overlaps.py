@@ -43,8 +43,9 @@ def find_overlapping_groups(photos: Ids, frames: Frames, groups: Ids) -> Ids:
     pairs = [np.zeros((0, 2), np.int64)]
     for photo in np.unique(photos):
         indices = np.flatnonzero(photos == photo)
-        own = frames[indices].astype(np.float64)
-        intersecting = find_intersecting_balls(own[:, :, 2], np.linalg.norm(own[:, :, :2], ord=2, axis=(1, 2)))
+        photo_frames = frames[indices].astype(np.float64)
+        radii = np.linalg.norm(photo_frames[:, :, :2], ord=2, axis=(1, 2))
+        intersecting = find_intersecting_balls(photo_frames[:, :, 2], radii)
         pairs.append(groups[indices[intersecting]])
     overlaps = np.concatenate(pairs)
     overlaps = np.sort(overlaps[overlaps[:, 0] != overlaps[:, 1]], axis=1)

@@ -14,7 +14,7 @@ BLOCK_PAIRS = 1 << 19
 def select_frames(frames: Frames, limit: int, shape: tuple[int, int]) -> Frames:
     """Select up to `limit` frames, strong ones first, spread over the image and over scale.
 
-    Of frames that overlap by more than half, only the first is kept. Octaves of scale get numbers of frames in
+    Of frames that overlap by more than half, only the first is kept. Octaves of scale receive numbers of frames in
     proportion to the square root of their counts, because small frames greatly outnumber large ones. Within an octave,
     the strongest frames of all cells of a 12x12 grid come before the second strongest.
 

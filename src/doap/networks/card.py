@@ -1,6 +1,6 @@
 """Model cards: `NAME.json` beside the weights `NAME.safetensors`.
 
-A card says how to build the network, how to use it, where it comes from, and which SHA-256 its weights have.
+A card states how to build and use the network, its provenance, and the SHA-256 of its weights.
 """
 
 import json

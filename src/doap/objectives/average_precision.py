@@ -58,7 +58,7 @@ def relaxed_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
 
 
 def zero_threshold(dtype: torch.dtype) -> float:
-    """Return the squared distance of unit vectors below which rounding cannot tell it from 0: a few ulp of 2."""
+    """Return the largest squared distance of unit vectors that rounding cannot distinguish from 0: a few ulp of 2."""
     return 16 * torch.finfo(dtype).eps
 
 

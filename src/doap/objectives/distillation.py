@@ -1,4 +1,4 @@
-"""Distillation losses: a student learns from a trained teacher its descriptors, or its similarities.
+"""Distillation losses: a student learns the descriptors or the similarities of a trained teacher.
 
     ImitationLoss    L = 1 - 1/M Σ_i s(F(x_i), T(x_i))
     SimilarityLoss   L = 1/(M (M - 1)) Σ_{i ≠ j} (s(F(x_i), F(x_j)) - s(T(x_i), T(x_j)))²
@@ -36,11 +36,11 @@ class ImitationLoss(nn.Module):
 
         Args:
             outputs: (M, d) raw activations of the student.
-            teacher_outputs: (M, d) raw activations of the teacher for the same patches; it gets no gradient.
+            teacher_outputs: (M, d) raw activations of the teacher for the same patches; treated as constant.
         """
         if outputs.ndim != 2 or outputs.shape != teacher_outputs.shape or not len(outputs):
             shapes = f"{tuple(outputs.shape)} and {tuple(teacher_outputs.shape)}"
-            raise ValueError(f"student and teacher must give the same patches the same dimensions, not {shapes}")
+            raise ValueError(f"outputs of student and teacher must have the same shape, not {shapes}")
         student = _student_descriptors(outputs, self.kind)
         teacher = _teacher_descriptors(teacher_outputs, self.kind)
         return 1 - (student * teacher.to(student.dtype)).sum(1).mean()
@@ -73,11 +73,11 @@ class SimilarityLoss(nn.Module):
 
         Args:
             outputs: (M, d) raw activations of the student.
-            teacher_outputs: (M, D) raw activations of the teacher for the same patches; it gets no gradient.
+            teacher_outputs: (M, D) raw activations of the teacher for the same patches; treated as constant.
         """
         if outputs.ndim != 2 or teacher_outputs.ndim != 2 or not 2 <= len(outputs) == len(teacher_outputs):
             shapes = f"{tuple(outputs.shape)} and {tuple(teacher_outputs.shape)}"
-            raise ValueError(f"student and teacher must describe the same two or more patches, not {shapes}")
+            raise ValueError(f"outputs of student and teacher must be of the same patches, two or more, not {shapes}")
         student = _student_descriptors(outputs, self.kind)
         teacher = _teacher_descriptors(teacher_outputs, self.teacher_kind).to(student.dtype)
         all_pairs = (
@@ -99,6 +99,6 @@ def _teacher_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
     return relaxed_descriptors(values, "real").detach()
 
 
-def _squared_norm(left: Tensor, right: Tensor) -> Tensor:
+def _squared_norm(first: Tensor, second: Tensor) -> Tensor:
     """Return ‖AᵀB‖² of (M, d) and (M, D): the sum of all squared entries."""
-    return inner_products(left.T, right.T).square().sum()
+    return inner_products(first.T, second.T).square().sum()

@@ -27,8 +27,8 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
     `DistributedDataParallel` does, gives the gradient of one process. All ranks must call forward and backward
     together and scale the loss alike.
 
-    Groups, pools, ignore labels and the ignore table must mean the same on all ranks. A dense M x M ignore mask is
-    not supported. `average_precisions` and `histograms` return those of the whole batch.
+    Groups, pools, ignore labels and the ignore table must have the same meaning on all ranks. A dense M x M ignore
+    mask is not supported. `average_precisions` and `histograms` return those of the whole batch.
     """
 
     def forward(

@@ -37,7 +37,7 @@ class IgnoreTable:
     """Pairs that count neither as match nor as non-match, without an M x M mask.
 
     Items whose labels ignore each other are left out of each other's list. Two patches of one group are never
-    ignored. Labels can stand for anything: for clusters inside sequences, give every cluster of every sequence
+    ignored. Labels can represent anything: for clusters inside sequences, give every cluster of every sequence
     its own label, and mark in the table which clusters look too much alike.
 
     Args:
@@ -64,7 +64,7 @@ class IgnoreTable:
             raise ValueError(f"ignore labels must lie in 0..{len(self.table) - 1}, the rows of the table")
 
     def __or__(self, other: "IgnoreTable") -> "IgnoreTable":
-        """Return a table that ignores what either ignores; its labels stand for the pairs of labels that occur.
+        """Return the union of two tables: pairs that either ignores. Its labels are the pairs of labels that occur.
 
         With labels on the CPU, tables on a GPU are combined without synchronising.
         """

@@ -58,8 +58,8 @@ def matching_average_precision(
     lead = (weights * non_match_distances).sum() / weights.sum().clamp(min=1) - match_distances.mean()
     margin = lead.detach().clamp(min=0)
     largest = max_distance(kind, descriptors.shape[1])
-    twice = torch.full_like(match_distances, 2)  # both patches of a pair are queries
-    matches = _histogram(match_distances + margin, twice, bins, largest)
+    pair_weights = torch.full_like(match_distances, 2)  # both patches of a pair are queries
+    matches = _histogram(match_distances + margin, pair_weights, bins, largest)
     non_matches = _histogram(non_match_distances, weights, bins, largest)
     return relaxed_average_precision(matches, matches + non_matches).squeeze(0)
 

@@ -49,12 +49,12 @@ def histograms(descriptors: Tensor, lists: RankedLists) -> tuple[Tensor, Tensor]
     # One column per lower bin 0..b, and a last one for the pairs that are in no list.
     sums = descriptors.new_zeros(2, 2, len(lists.rows), lists.bins + 2)
     (match_counts, match_fractions), (counts, fractions) = sums
-    one = descriptors.new_ones(1, 1)
+    ones = descriptors.new_ones(1, 1)
     for tile in _tiles(lists, len(descriptors), _tile_size(descriptors)):
         is_match = _match_mask(lists, tile)
         position, lower_bin = _bin_positions(descriptors, lists, tile, is_match)
         fraction = position.frac_()
-        additions = [(counts, one.expand_as(fraction)), (fractions, fraction)]
+        additions = [(counts, ones.expand_as(fraction)), (fractions, fraction)]
         if is_match is not None:
             additions += [(match_counts, is_match.to(fraction.dtype)), (match_fractions, is_match * fraction)]
         for total, addition in additions:
@@ -104,7 +104,7 @@ def _select_rows(values: Tensor, lists: RankedLists, items: slice) -> Tensor:
 
 
 def _tile_size(descriptors: Tensor) -> int:
-    """Return the side of a tile: on a CPU what fits its cache, elsewhere enough work for one launch."""
+    """Return the side of a tile: small enough for the cache of a CPU, or large enough for one launch on a GPU."""
     return 512 if descriptors.device.type == "cpu" else 4096
 
 

@@ -52,7 +52,7 @@ def _pairs(
     bins: tl.constexpr, REAL: tl.constexpr, IGNORE: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute of each pair of a tile its distance in bin widths, whether it is in a list, and whether it matches."""
+    """Compute the distance in bin widths of each pair of a tile, whether it is in a list, and whether it matches."""
     products = tl.zeros((ROWS, COLUMNS), tl.float32)
     for chunk in tl.static_range(CHUNKS):
         channels = chunk * CHUNK + tl.arange(0, CHUNK)

@@ -104,7 +104,7 @@ def test_a_mirror_with_a_web_page_or_half_an_archive_is_skipped(
     assert "half.zip: sent no complete zip or tar archive; " in line
     assert "lies.zip: sends more bytes than it announced" in line
     path = tmp_path / "downloads" / "phototour-liberty" / "liberty.zip"
-    assert f"get it by hand from http://matthewalunbrown.com/patchdata/patchdata.html, put it at {path}" in line
+    assert f"download it manually from http://matthewalunbrown.com/patchdata/patchdata.html, put it at {path}" in line
     assert files_of(tmp_path) == {}
     good = site.put("good.zip", whole)
     assert download(liberty(*urls, good), tmp_path, retry=QUICK).is_new

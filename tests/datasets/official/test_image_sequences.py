@@ -80,7 +80,7 @@ def test_the_homographies_are_as_opencv_reads_them(oxford: Path) -> None:
 
 
 def agreement(sequence: ImageSequence, number: int) -> float:
-    """Correlation of image i, warped back, with the reference, where both are visible."""
+    """Compute the correlation of image i, warped back, with the reference, where both are visible."""
     first, other = read_grey(sequence.images[0]), read_grey(sequence.images[number])
     inverse = np.linalg.inv(sequence.homographies[number])
     warped = cv2.warpPerspective(other, inverse, first.shape[::-1])
@@ -154,7 +154,7 @@ def test_a_wrong_homography_is_named_in_one_line(tmp_path: Path, case: str) -> N
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
-        ("img3.png", r"img3\.png: no such image, nor with \.ppm or \.pgm"),
+        ("img3.png", r"img3\.png: no such image, also not as \.ppm or \.pgm"),
         ("H1to6p.xml", r"H1to6p: cannot be read"),
         ("img1.png", "graf: not an image sequence"),
     ],

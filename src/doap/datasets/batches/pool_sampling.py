@@ -1,4 +1,4 @@
-"""Samplers that take a batch from few sequences or photos, whose patches are harder to tell apart.
+"""Samplers that take a batch from few sequences or photos, whose patches are harder to distinguish.
 
 See the paper, "Label Mining in HPatches". Interface and determinism as in `sampling`.
 """
@@ -15,8 +15,8 @@ from doap.errors import DoapError
 class SequencePairSampler:
     """Two sequences per batch, with equally many groups of each; an epoch visits every pair of sequences once.
 
-    About half of the distractors of a patch come from its own sequence. The groups are sampled anew for each batch,
-    as many as fit half of it. If one sequence has fewer, both contribute as many as that one.
+    About half of the distractors of a patch come from its own sequence. The groups are sampled independently for
+    each batch, as many as fit half of it. If one sequence has fewer, both contribute as many as that one.
 
     Args:
         data: the set to sample from.
@@ -138,16 +138,16 @@ class PoolSampler:
         """Iterate over the P pools of each batch."""
         pool_of_block = np.repeat(np.arange(len(self._blocks)), self._blocks)
         used = random.permutation(pool_of_block)[: self._count * self.pools_per_batch]
-        left = np.bincount(used, minlength=len(self._blocks))
+        blocks_left = np.bincount(used, minlength=len(self._blocks))
         for batches_left in range(self._count, 0, -1):
             # The P smallest exponential times with the blocks left as rates are a weighted sample without repetition.
             # A pool with one block for each remaining batch must be in all of them; there are never more than P such
             # pools, because the blocks are just enough.
             with np.errstate(divide="ignore"):
-                arrival = random.standard_exponential(len(left)) / left
-            arrival[left == batches_left] = -1
+                arrival = random.standard_exponential(len(blocks_left)) / blocks_left
+            arrival[blocks_left == batches_left] = -1
             selected = np.argpartition(arrival, self.pools_per_batch - 1)[: self.pools_per_batch]
-            left[selected] -= 1
+            blocks_left[selected] -= 1
             yield selected
 
 

@@ -19,7 +19,7 @@ from doap.images.jitter import jitter_frames, jitter_light, mixed_levels, tilted
 from doap.types import Grey, Progress, no_progress
 
 # Highest jitter level by source. Single photos show one appearance of a point and are jittered up to "tough". Tracks
-# differ by themselves. Static views are aligned to the pixel and mainly teach changes of light.
+# vary naturally. Static views are aligned to the pixel and mainly teach changes of light.
 MAX_LEVEL = {"views": 3, "static": 1, "tracks": 2}
 
 DECODE_BLOCK = 64  # photos decoded in parallel before they enter the atlas; bounds the memory
@@ -54,9 +54,9 @@ class ResidentFrames:
 
     def with_size(self, size: int) -> Self:
         """Return a view of the same frames and photos with another patch size."""
-        other = copy(self)
-        other.size = size
-        return other
+        view = copy(self)
+        view.size = size
+        return view
 
     def take(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
         """Extract the frames at `indices`, each at a jitter level sampled from 0 to the highest of its source.

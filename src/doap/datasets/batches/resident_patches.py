@@ -107,5 +107,5 @@ def area_weights(size: int, smaller: int) -> Tensor:
 
 
 def default_limit(device: torch.device) -> int:
-    """Return the most bytes of pixels to keep on a device."""
+    """Return the maximum number of bytes of pixels to keep on a device."""
     return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else CPU_LIMIT

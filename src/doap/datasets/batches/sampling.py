@@ -61,11 +61,11 @@ class GroupItems:
         sizes, counts = self._sizes[groups], self.counts[groups]
         positions = _ranges(counts)
         if self._views_per_group is not None:
-            whole = counts // sizes * sizes  # complete rounds over all items of the group
-            is_extra = positions >= np.repeat(whole, counts)
+            full_rounds = counts // sizes * sizes  # complete rounds over all items of the group
+            is_extra = positions >= np.repeat(full_rounds, counts)
             if self._repeats:
                 positions %= np.repeat(sizes, counts)
-            positions[is_extra] = _sample_subsets(sizes, counts - whole, random)
+            positions[is_extra] = _sample_subsets(sizes, counts - full_rounds, random)
         return self._members[positions + np.repeat(self._start[groups], counts)]
 
 

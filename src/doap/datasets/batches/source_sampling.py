@@ -1,7 +1,7 @@
 """Sampler for frame sets that weights the sources: views of single photos, static views and tracks.
 
-Single photos give most groups of a set, and photos that differ in light and viewpoint by themselves give few; weights
-balance them. Interface and determinism as in `sampling`.
+Single photos give most groups of a set, and photos with real changes of light and viewpoint give few; weights balance
+them. Interface and determinism as in `sampling`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -99,16 +99,16 @@ class SourceSampler:
 
 
 def _allocate(total: int, weights: NDArray[np.float64], available: Ids) -> NDArray[np.float64]:
-    """Divide a total in proportion to weights, with no share above what is available; enough is available in all.
+    """Divide a total in proportion to weights, each share at most `available`, which sums to at least the total.
 
     Example:
         >>> _allocate(16, np.array([1.0, 1.0, 2.0]), np.array([100, 100, 3])).tolist()
         [6.5, 6.5, 3.0]
     """
     allocated = np.zeros(len(weights))
-    while (left := total - allocated.sum()) > 1e-9:
+    while (remaining := total - allocated.sum()) > 1e-9:
         open_weights = weights * (allocated < available)
-        allocated = np.minimum(allocated + left * open_weights / open_weights.sum(), available)
+        allocated = np.minimum(allocated + remaining * open_weights / open_weights.sum(), available)
     return allocated
 
 

@@ -1,1 +1,1 @@
-"""Builds from own photos: sets, splits, folders in the format of HPatches, image pairs."""
+"""Builds from the user's photos: sets, splits, folders in the format of HPatches, image pairs."""

@@ -40,23 +40,23 @@ def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
     """Build a frame set from scenes, each a sequence; photos without a frame are dropped."""
     photos: list[Encoded] = []
     names: list[str] = []
-    parts: dict[str, list[NDArray[Any]]] = {
-        k: [] for k in ("photos", "frames", "groups", "sequences", "sources", "overlaps")
+    columns: dict[str, list[NDArray[Any]]] = {
+        name: [] for name in ("photos", "frames", "groups", "sequences", "sources", "overlaps")
     }
     groups = 0
     for number, scene in enumerate(scenes):
         frames = scene.frames
         used, indices = np.unique(frames.photos, return_inverse=True)
-        parts["photos"].append(indices.ravel() + len(photos))
-        parts["frames"].append(frames.frames)
-        parts["groups"].append(frames.groups + groups)
-        parts["sequences"].append(np.full(len(indices), number))
-        parts["sources"].append(np.full(len(indices), SOURCES.index(frames.source)))
-        parts["overlaps"].append(frames.overlaps + groups)
+        columns["photos"].append(indices.ravel() + len(photos))
+        columns["frames"].append(frames.frames)
+        columns["groups"].append(frames.groups + groups)
+        columns["sequences"].append(np.full(len(indices), number))
+        columns["sources"].append(np.full(len(indices), SOURCES.index(frames.source)))
+        columns["overlaps"].append(frames.overlaps + groups)
         photos += [_encode(scene.photos[i], settings) for i in used]
         names += [scene.photos[i].name for i in used]
         groups += int(frames.groups.max()) + 1
-    joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    joined = {name: np.concatenate(arrays) for name, arrays in columns.items()}
     return FrameSet(
         photos,
         names,

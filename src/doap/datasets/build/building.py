@@ -2,7 +2,7 @@
 
 The results per folder and per scene are cached in a hidden folder beside the set, `.NAME.building`, until the set is
 complete. The names of the cached files depend on the photos (name, size, time) and the settings, so that a build that
-is started again reuses what is valid and computes the rest.
+is started again reuses valid results and computes the others.
 """
 
 import hashlib

@@ -103,7 +103,7 @@ def choose_frames(
     Args:
         images: n images, (H, W) uint8.
         homographies: (n, 3, 3) from the first image to each.
-        points: maximum number of frames, in all and of the strongest of each detector.
+        points: maximum number of frames, in total and per detector; the strongest of each detector are used.
         random: selects one of overlapping frames, and the frames to keep if there are more than `points`.
 
     Returns:
@@ -154,6 +154,6 @@ def _is_extractable(frames: Frames, shape: tuple[int, ...]) -> NDArray[np.bool_]
     """Return whether the patch of each frame is inside an image, in front of the camera, and not too small."""
     half = EXTENT * np.abs(frames[:, :, :2]).sum(2)
     low, high = frames[:, :, 2] - half, frames[:, :, 2] + half
-    upright = np.linalg.det(frames[:, :, :2]) > 0  # points behind the camera are mirrored
-    within = (low >= 0).all(1) & (high <= np.array(shape[::-1]) - 1).all(1)
-    return np.asarray(within & upright & (scales(frames) >= MIN_SCALE))
+    is_in_front = np.linalg.det(frames[:, :, :2]) > 0  # points behind the camera are mirrored
+    is_inside = (low >= 0).all(1) & (high <= np.array(shape[::-1]) - 1).all(1)
+    return np.asarray(is_inside & is_in_front & (scales(frames) >= MIN_SCALE))

@@ -85,7 +85,7 @@ def make_pairs(data: FrameSet, target: Path, settings: PairSettings, progress: P
 def make_static_copies(
     photos: list[Grey], motions: list[Matrix], copies: int, random: np.random.Generator
 ) -> Iterator[tuple[Grey, Matrix]]:
-    """Iterate over images to match the first photo of a static view with, and the homographies from it.
+    """Iterate over images to be matched with the first photo of a static view, and the homographies from it.
 
     First the other photos, then warped copies of them. If there is no other photo, the first is warped and relit.
 
@@ -185,9 +185,9 @@ def _write_scene(data: FrameSet, folder: Path, pairs: list[tuple[int, int, Groun
     return rows
 
 
-def _row(folder: Path, first: str, second: str, truth: str) -> PairRow:
+def _row(folder: Path, first: str, second: str, ground_truth: str) -> PairRow:
     name = folder.name
-    return PairRow(f"{name}/{first}", f"{name}/{second}", f"{name}/{truth}", name)
+    return PairRow(f"{name}/{first}", f"{name}/{second}", f"{name}/{ground_truth}", name)
 
 
 def _save(image: Grey, file: Path) -> None:

@@ -1,4 +1,4 @@
-"""Settings of builds. Kept apart from the builds, so that the command line reads the defaults without loading them."""
+"""Settings of builds, in their own module: the command line reads the defaults without importing the builds."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Points that two photos of a frame set share, the geometry they determine, and the pairs it is known for."""
+"""Points that two photos of a frame set share, the geometry they determine, and the pairs with known geometry."""
 
 from itertools import combinations
 

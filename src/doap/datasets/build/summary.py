@@ -97,13 +97,13 @@ def _draw_sizes(path: Path, frames: FrameSet, scenes: Sequence[Scene]) -> None:
     left, right = figure.subplots(1, 2)
     sizes = np.diff(frames.members_start)
     source = frames.sources[frames.members[frames.members_start[:-1]]]
-    several = [(name, sizes[source == number]) for number, name in enumerate(SOURCES) if name != "views"]
-    several = [(name, values) for name, values in several if len(values)]
-    if several:
-        edges = np.arange(1.5, max(values.max() for _, values in several) + 1.5)
-        names = [name for name, _ in several]
+    sizes_by_source = [(name, sizes[source == number]) for number, name in enumerate(SOURCES) if name != "views"]
+    sizes_by_source = [(name, values) for name, values in sizes_by_source if len(values)]
+    if sizes_by_source:
+        edges = np.arange(1.5, max(values.max() for _, values in sizes_by_source) + 1.5)
+        names = [name for name, _ in sizes_by_source]
         colours = [COLOURS[name] for name in names]
-        left.hist([values for _, values in several], edges, stacked=True, label=names, color=colours)
+        left.hist([values for _, values in sizes_by_source], edges, stacked=True, label=names, color=colours)
         left.legend(frameon=False)
     left.set(xlabel="frames per group (static views and tracks)", ylabel="groups", title="Sizes of groups")
     angles = np.concatenate([np.zeros(0), *(s.frames.angles for s in scenes if s.frames.source == "tracks")])

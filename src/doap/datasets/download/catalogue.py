@@ -1,4 +1,4 @@
-"""Catalogue of the official data sets: where they are, and what they must contain."""
+"""Catalogue of the official data sets: their URLs and the required content."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class DataSet:
         size: approximate size of the download in bytes, or of the content where the former is unknown.
         files: files to download.
         inspect: returns the content of a folder; see `checking.py`.
-        expected: required counts of the content, by what is counted.
+        expected: required counts of the content, for example of "patches".
         sha256: hash of the content, if known; see `checking.py`.
         companions: names of further data sets that are downloaded with it.
     """

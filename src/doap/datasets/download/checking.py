@@ -1,4 +1,4 @@
-"""Checks of official data sets: counts of what a folder contains, and a hash of its content.
+"""Checks of official data sets: counts and a hash of the content of a folder.
 
 Archives of the same data differ, since mirrors repack them and convert images. The hash is therefore computed from the
 decoded content: SHA-256 over the files, ordered by path without suffix, where a file contributes
@@ -39,7 +39,7 @@ class Content:
 
     Attributes:
         folder: the folder.
-        counts: counts by what is counted, for example "patches".
+        counts: counts by name, for example of "patches".
         files: files to hash, in order.
     """
 
@@ -48,7 +48,7 @@ class Content:
     files: tuple[Path, ...]
 
     def __str__(self) -> str:
-        return ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+        return ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
 
 
 def inspect_phototour(folder: Path) -> Content:
@@ -119,8 +119,8 @@ def inspect_romepatches(folder: Path) -> Content:
         if not _shapes(files[-1]):
             raise DoapError(f"{files[-1].name}: contains no numeric array")
         largest = max(_shapes(files[-2]).values(), key=np.prod, default=(0,))
-        count, rest = divmod(int(np.prod(largest)), romepatches.SIZE**2 * (3 if 3 in largest else 1))
-        if rest or not count:
+        count, remainder = divmod(int(np.prod(largest)), romepatches.SIZE**2 * (3 if 3 in largest else 1))
+        if remainder or not count:
             raise DoapError(f"{files[-2].name}: its largest array, {largest}, does not consist of 51x51 patches")
         patches += count
     return Content(folder, {"patches": patches}, _in_order(folder, files))

@@ -1,7 +1,7 @@
-"""Download of an official data set: fetch, unpack, check, and only then put in place.
+"""Download of an official data set: fetch, unpack and check it, then rename it to its final name.
 
 A data set is the folder NAME of a root folder. Files are downloaded to downloads/NAME; a complete file there, from an
-earlier run or copied by hand, is not downloaded again.
+earlier run or copied manually, is not downloaded again.
 """
 
 import shutil
@@ -18,16 +18,16 @@ from doap.errors import DoapError
 from doap.files import atomic_folder
 from doap.types import StepProgress, no_step_progress
 
-TOLERANCE = 4  # limit of a file and of what it unpacks to, relative to the size in the catalogue
+TOLERANCE = 4  # limit of a file and of its unpacked content, relative to the size in the catalogue
 
 
 @dataclass(frozen=True)
 class DownloadResult:
-    """A data set in place.
+    """A downloaded and checked data set.
 
     Attributes:
         folder: its folder.
-        counts: what it contains, as text.
+        counts: counts of its content, as text.
         sha256: hash of its content.
         is_new: whether it was downloaded by this call.
     """
@@ -104,7 +104,7 @@ def _fetch_file(
         urls,
         target,
         TOLERANCE * data.size,
-        hint=f"get it by hand from {data.page}, put it at {target}, and run this again",
+        hint=f"download it manually from {data.page}, put it at {target}, and run this again",
         retry=retry,
         find_error=partial(_find_error, file),
         progress=progress,
@@ -112,9 +112,9 @@ def _fetch_file(
 
 
 def _find_error(remote: RemoteFile, path: Path) -> str | None:
-    """Return what is wrong with a downloaded file, or None.
+    """Return the error of a downloaded file, or None.
 
-    For a missing file, servers often send a web page with the status of success.
+    For a missing file, servers often send a web page with a success status.
     """
     with path.open("rb") as file:
         start = file.read(512).lstrip()

@@ -81,7 +81,7 @@ def fetch(
         urls: http or https URLs of the file, in the order to try.
         target: file to write, atomically.
         max_bytes: larger files are refused.
-        hint: what to do if no mirror delivers the file; the end of the error.
+        hint: advice if no mirror delivers the file, appended to the error.
         retry: how long to wait for a server.
         find_error: returns the error of a complete file, or None; on an error the next mirror is tried.
         progress: callback, called as progress("fetching NAME", bytes done, total or None if unknown).
@@ -266,7 +266,7 @@ def _refuse_other_schemes(url: str) -> None:
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects to http and https only, and never from https to http."""
+    """Handler that follows redirects to http and https only, and never from https to http."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str

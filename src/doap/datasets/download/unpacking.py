@@ -56,7 +56,7 @@ def unpack(
 
     Args:
         archive: archive; its format is detected from its content, not its name.
-        folder: new or empty folder; after an error it holds what was unpacked so far, so use a temporary one.
+        folder: new or empty folder; after an error it holds the members unpacked so far, so use a temporary one.
         max_bytes: limit of the unpacked size.
         max_members: limit of the number of files and folders.
         progress: callback, called as progress(archive bytes done, total).
@@ -175,7 +175,7 @@ def _tar_members(archive: Path, max_bytes: int) -> Iterator[_Member]:
 
 
 class _BoundedStream:
-    """Limits the reads of tarfile, since a header can claim a length of gigabytes."""
+    """Stream that limits the reads of tarfile, since a header can claim a length of gigabytes."""
 
     def __init__(self, stream: IO[bytes], max_bytes: int) -> None:
         self.stream = stream

@@ -88,8 +88,8 @@ def _draw_row(axes: Axes, patches: PatchSet, members: Ids, row: int, random: np.
 
 def _draw_arrow(axes: Axes, first: int, second: int, count: int, is_near: bool) -> None:
     """Draw an arc at the right edge from one row to a lower one of `count` rows; longer arcs are wider."""
-    # Down the edge of a row come first the arcs from above, nearest first, then those from below, nearest last: arcs
-    # of one row never cross.
+    # From top to bottom of a row: arcs from above, nearest first, then arcs from below, nearest last. Arcs of one
+    # row never cross.
     start = first * ROW_HEIGHT + 0.94 * (first + count - 1 - second + 0.5) / (count - 1)
     end = second * ROW_HEIGHT + 0.94 * (second - first - 0.5) / (count - 1)
     left, right = MAX_PATCHES + 0.1, MAX_PATCHES + 0.1 + 0.75 * (second - first) ** 0.8

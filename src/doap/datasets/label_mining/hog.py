@@ -1,6 +1,6 @@
 """Histograms of oriented gradients in the UoCTTI variant, VLFeat's default: 31 values per cell.
 
-Written by hand because scikit-image and OpenCV implement only the variant of Dalal and Triggs.
+Implemented here because scikit-image and OpenCV implement only the variant of Dalal and Triggs.
 
 Gradients are central differences of the pixels that have both neighbours. Each gradient votes with its length for
 the nearest of 18 directed orientations k π / 9, measured clockwise from the x axis, and bilinearly for the four
@@ -36,9 +36,9 @@ def hog(patches: Tensor) -> Tensor:
     undirected = histograms[:, :ORIENTATIONS] + histograms[:, ORIENTATIONS:]
     energy = F.pad(undirected.square().sum(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
     blocks = 1 / (F.avg_pool2d(energy, 2, 1) * 4 + 1e-4).sqrt()  # (N, 1, cells + 1, cells + 1)
-    both = torch.cat((histograms, undirected), 1)
+    features = torch.cat((histograms, undirected), 1)
     truncated = [
-        (both * factor).clamp(max=0.2)
+        (features * factor).clamp(max=0.2)
         for factor in (blocks[..., :-1, :-1], blocks[..., :-1, 1:], blocks[..., 1:, :-1], blocks[..., 1:, 1:])
     ]
     texture = [values[:, 2 * ORIENTATIONS :].sum(1, keepdim=True) / math.sqrt(18) for values in truncated]

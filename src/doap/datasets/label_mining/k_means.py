@@ -1,6 +1,6 @@
 """K-means on any device, with the same clusters for the same seed.
 
-Written by hand because scikit-learn and OpenCV cluster on the CPU only; this version runs on the device of the patches.
+Implemented here because scikit-learn and OpenCV cluster on the CPU only; this runs on the device of the patches.
 """
 
 import torch

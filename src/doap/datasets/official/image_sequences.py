@@ -18,7 +18,7 @@ from doap.errors import DoapError
 
 IMAGES = 6
 SUFFIXES = (".png", ".ppm", ".pgm")
-MAX_HOMOGRAPHY_BYTES = 1 << 16  # nine numbers take some hundred bytes
+MAX_HOMOGRAPHY_BYTES = 1 << 16  # nine numbers take a few hundred bytes
 
 # File names of image i and of its homography, by layout.
 LAYOUTS = {"Oxford": ("img{}", "H1to{}p"), "HPatches": ("{}", "H_1_{}")}
@@ -112,7 +112,7 @@ def _find_image(folder: Path, stem: str) -> Path:
     for suffix in SUFFIXES:
         if (folder / f"{stem}{suffix}").is_file():
             return folder / f"{stem}{suffix}"
-    raise DoapError(f"{folder / stem}{SUFFIXES[0]}: no such image, nor with {' or '.join(SUFFIXES[1:])}")
+    raise DoapError(f"{folder / stem}{SUFFIXES[0]}: no such image, also not as {' or '.join(SUFFIXES[1:])}")
 
 
 def _find_homography(folder: Path, stem: str) -> Path:

@@ -25,7 +25,7 @@ def read_exact_grey(file: Path) -> Grey:
                     f"{file}: pixels are {_describe_mode(image.mode)}, not 8-bit grey; get the official file again"
                 )
             image.verify()
-        with Image.open(file) as image:  # verify() leaves an image that cannot be decoded
+        with Image.open(file) as image:  # an image cannot be decoded after verify()
             return np.asarray(image)
     except FileNotFoundError as error:
         raise DoapError(f"{file}: no such file; get the official data again") from error

@@ -5,10 +5,10 @@ The official files of a half, "train" or "test", are
     patch_retrieval_Rome_train.mat            the patches
     patch_retrieval_Rome_train_labels.mat     their groups
 
-Published are the file names; the variable `patches`, (N, 3, 51, 51) in 0..255, with colour on the second axis; the
-variables `labels_gt`, of the first 1,000 patches, which are the queries, and `labels`, of the other 9,000, which are
-searched. The files themselves were not available. It is assumed that the colours are red, green, blue, and that the
-first axis of length 51 is vertical.
+The file names and these variables are published: `patches`, (N, 3, 51, 51) in 0..255, with colour on the second axis;
+`labels_gt`, of the first 1,000 patches, which are the queries; `labels`, of the other 9,000, which are searched. The
+files themselves were not available. It is assumed that the colours are red, green, blue, and that the first axis of
+length 51 is vertical.
 
 Other layouts are recognised by shape: one variable with two axes of length 51, one of length N, and optionally one of
 length 1 or 3 for colour; one variable of N integers as groups. MATLAB files of version 5 to 7.2 are read with SciPy,

@@ -51,9 +51,9 @@ class GroupedSet:
         if not is_shared.all():
             group = self.groups[self.members[int(np.argmin(is_shared))]]
             raise DoapError(f"group {group} is in more than one sequence")
-        named = len(self.sequence_names)
-        if named and not (self.sequences.min() >= 0 and self.sequences.max() < named):
-            raise DoapError(f"sequence ids must be 0..{named - 1} to be named, not {self.sequences.max()}")
+        name_count = len(self.sequence_names)
+        if name_count and not (self.sequences.min() >= 0 and self.sequences.max() < name_count):
+            raise DoapError(f"sequence ids must be 0..{name_count - 1} to be named, not {self.sequences.max()}")
         if self.overlaps.ndim != 2 or self.overlaps.shape[1] != 2:
             raise DoapError(f"overlaps must be (P, 2) group ids, not {self.overlaps.shape}")
         if not np.isin(self.overlaps, self.groups[self.members[first]]).all():

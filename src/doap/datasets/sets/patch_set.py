@@ -121,15 +121,15 @@ class PatchSet(GroupedSet):
         Each run of selected patches becomes a shard, so this is efficient if sequences are contiguous, as they are
         in sets written by this package.
         """
-        pieces = []
+        runs = []
         start = 0
         for shard in self.shards:
             edges = np.flatnonzero(np.diff(mask[start : start + len(shard)], prepend=False, append=False))
-            pieces += [shard[first:last] for first, last in edges.reshape(-1, 2)]
+            runs += [shard[first:last] for first, last in edges.reshape(-1, 2)]
             start += len(shard)
         groups = self.groups[mask]
         return PatchSet(
-            pieces,
+            runs,
             groups,
             self.sequences[mask],
             {name: values[mask] for name, values in self.labels.items()},

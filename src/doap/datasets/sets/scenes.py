@@ -2,8 +2,8 @@
 
 Photos of one scene share a folder, and a build links those it can register. Photos it could not link may still show
 the same scene, from another side or too dark to be matched. A folder is therefore one scene, unless it is clearly a
-collection: at least MIN_COLLECTION_PHOTOS photos, of which less than MIN_LINKED_FRACTION share a sequence with another
-one. In a collection, and in sets without photos, each sequence is a scene.
+collection: it has at least MIN_COLLECTION_PHOTOS photos, and less than MIN_LINKED_FRACTION of them share a sequence
+with another one. In a collection, and in sets without photos, each sequence is a scene.
 """
 
 import hashlib

@@ -99,8 +99,8 @@ class PatchSetWriter:
 
     def _write_shard(self) -> None:
         pending = np.concatenate(self._pending)
-        shard, rest = pending[: self._per_shard], pending[self._per_shard :]
-        self._pending = [rest] if len(rest) else []
+        shard, remainder = pending[: self._per_shard], pending[self._per_shard :]
+        self._pending = [remainder] if len(remainder) else []
         name = f"patches-{len(self._shards):05d}.npy"
         self._checksums += save_shard(self.folder / name, shard)
         self._shards.append({"file": name, "patches": len(shard)})

@@ -119,6 +119,6 @@ def _form_clusters(count: int, static: Ids, links: Ids) -> list[PhotoCluster]:
         elif len(np.unique(static_component[photos])) == 1:
             clusters.append(PhotoCluster("static", photos.tolist()))
         else:
-            # Photos that 512 features do not link may be registered with all of theirs.
+            # Photos that 512 features do not link may be registered with all their features.
             clusters.append(PhotoCluster("overlapping", list(range(count)) if is_scene else photos.tolist()))
     return clusters

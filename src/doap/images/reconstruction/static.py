@@ -15,7 +15,7 @@ from doap.types import Grey
 EdgeMap = NDArray[np.float32]
 
 CELLS = 6  # the registration is checked in CELLS x CELLS cells
-MAX_SHIFT = 0.05  # of the longer side: the camera of a larger shift is not static
+MAX_SHIFT = 0.05  # of the longer side: with a larger shift the camera is not static
 MAX_RESIDUAL = 1.0  # pixels: median of the cells after registration; objects in other cells may have moved
 MIN_PEAK = 0.15  # of the phase correlation in a cell with the same content; noise peaks near 0.03
 MIN_CELLS = 5
@@ -32,7 +32,7 @@ def edge_map(image: Grey) -> EdgeMap:
 
 
 def thumbnail(edges: EdgeMap) -> NDArray[np.float32]:
-    """Compute a (1024,) unit vector; the product of two is large if they may show the same view."""
+    """Compute a (1024,) unit vector; the inner product of two is large if they may show the same view."""
     small = cv2.resize(edges, (THUMBNAIL_SIZE, THUMBNAIL_SIZE), interpolation=cv2.INTER_AREA).ravel()
     small = small - small.mean()
     return np.asarray(small / max(float(np.linalg.norm(small)), 1e-6), np.float32)

@@ -1,9 +1,9 @@
 """Matching of overlapping photos, and tracks of points of the scene.
 
 Photos are matched in pairs (RootSIFT at DoG frames, mutual nearest neighbours, ratio test). Matches are verified
-by a fundamental matrix or a homography. If the camera moved, structure from motion (`colmap.py`) makes
-tracks of them. If it only rotated, or looked at a plane, there is no depth to reconstruct; homographies then predict
-the position of every point, and the matches that agree with them are chained to tracks.
+by a fundamental matrix or a homography. If the camera moved, structure from motion (`colmap.py`) turns
+them into tracks. If it only rotated, or the scene is a plane, there is no depth to reconstruct; homographies then
+predict the position of every point, and the matches that agree with them are chained into tracks.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class PhotoFeatures:
 
 @dataclass(frozen=True)
 class PhotoPair:
-    """Verification matches of two photos.
+    """Verified matches of two photos.
 
     Attributes:
         first: index of the first photo.
@@ -104,7 +104,7 @@ def match_pair(features: list[PhotoFeatures], first: int, second: int) -> PhotoP
 
 
 def chain_tracks(pairs: list[PhotoPair]) -> Tracks | None:
-    """Chain the matches of planar pairs to tracks.
+    """Chain the matches of planar pairs into tracks.
 
     A chain with two features of one photo is inconsistent and dropped.
 

@@ -34,5 +34,5 @@ class Mkd(PatchNetwork):
 
 
 def build_mkd(name: str) -> Descriptor:
-    """Build MKD with the extent of our own models; it is defined for extracted patches and has none of its own."""
+    """Build MKD with the extent of our own models; it is defined for extracted patches and defines no extent."""
     return Descriptor(Mkd(), "real", DEFAULT_EXTENT, name)
