@@ -67,8 +67,8 @@ def south_building() -> Path:
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A web server on loopback whose responses a test sets."""
     monkeypatch.setenv("no_proxy", "*")
-    with serving() as found:
-        yield found
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The README: its code runs, its commands parse, its links and figures are right."""
+"""The README: its code runs, its commands parse, its links work."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Measures the best extent of models per detector, by AP on image pairs, and writes it on their cards.
+"""Measure the best extent of models per detector, by AP on image pairs, and write it on their cards.
 
     python tools/extents.py --pairs pairs/val -o docs/results/extents.json          # all shipped models
     python tools/extents.py doap-128 doap-256b --detectors dog --pairs pairs/val -o extents.json --device cuda
@@ -39,9 +39,9 @@ class Measurements:
     """Measured scores, written to a file after each one.
 
     Args:
-        output: file of the result; its scores are reused if they were measured with the same settings.
-        pairs: folder of image pairs.
-        keypoints: number of strongest keypoints per image.
+        output: File of the result; its scores are reused if they were measured with the same settings.
+        pairs: Folder of image pairs.
+        keypoints: Number of strongest keypoints per image.
     """
 
     def __init__(self, output: Path, pairs: Path, keypoints: int) -> None:
@@ -132,8 +132,8 @@ def update_card(card: Card, best: dict[str, tuple[float, float]]) -> Card:
     """Return the card with new extents and the AP at these as its first figures.
 
     Args:
-        card: card of the model.
-        best: best extent and its AP, by detector.
+        card: Card of the model.
+        best: Best extent and its AP, by detector.
     """
     figures = {f"{FIGURE}, {detector} at extent {extent:g}": ap for detector, (extent, ap) in best.items()}
     others = {name: value for name, value in card.origin.figures.items() if not name.startswith(FIGURE)}

@@ -1,4 +1,4 @@
-"""Writes docs/models.md from the cards of the shipped models and the results in docs/results.
+"""Write docs/models.md from the cards of the shipped models and the results in docs/results.
 
     python tools/model_pages.py        # after shipping a model or measuring again
 

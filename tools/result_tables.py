@@ -2,7 +2,7 @@
 
     python tools/result_tables.py        # after measuring again; also draws the figures of the studies
 
-A table is between `<!-- NAME -->` and `<!-- /NAME -->`; a test fails if it is not what the results give.
+A table is between `<!-- NAME -->` and `<!-- /NAME -->`; a test fails if it is out of date.
 """
 
 import json
@@ -66,10 +66,10 @@ def headline() -> dict[str, str]:
     images, tasks_result = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
     size = {model["name"]: str(model["bytes"]) for model in images.methods}
     patches = _cells(hpatches_summary(tasks_result)[0])
-    shown = {*BASELINES, *(name for name in list_models() if "demo" not in name)}
+    selected = {*BASELINES, *(name for name in list_models() if "demo" not in name)}
     rows = []
     for name, cells in _cells(sequence_table(images)).items():
-        if name in shown:
+        if name in selected:
             tasks = (patches[name][f"{task}, official"] for task in ("matching", "retrieval"))
             rows.append(Row((name, size[name], cells["mean"], *tasks)))
     columns = ("descriptor", "bytes", "Oxford", "HPatches matching", "retrieval")
@@ -159,7 +159,7 @@ def filled(path: Path) -> str:
         whole = f"{begin}\n\n{text}\n\n{end}".replace("\\", r"\\")
         page, count = re.subn(f"{begin}.*?{end}", whole, page, flags=re.DOTALL)
         if count != 1:
-            raise SystemExit(f"{path}: {count} places for the table {name}")
+            raise SystemExit(f"{path}: {count} markers of the table {name}, not one")
     return page
 
 

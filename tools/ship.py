@@ -1,4 +1,4 @@
-"""Adds the model of a finished run to the shipped weights: the weights, and a card with their provenance.
+"""Add the model of a finished run to the shipped weights: the weights, and a card with their provenance.
 
     python tools/ship.py runs/real doap-128 --photos-csv photos.csv --command "doap train frames-real --data …"
 
@@ -53,8 +53,8 @@ def read_photo_names(data: Path, patches: str) -> list[str]:
     """Return the names of the photos that the frame set of a run uses.
 
     Args:
-        data: folder of the frame set.
-        patches: its description in run.json.
+        data: Folder of the frame set.
+        patches: Its description in run.json.
     """
     frame_set = FrameSet.open(data)
     if repr(frame_set) != patches:
@@ -98,8 +98,8 @@ def ship(run: Path, name: str, table: Path, command: str, limits: str = LIMITS, 
     """Copy the weights of a run to the shipped weights, byte for byte, and write their card.
 
     Raises:
-        DoapError: for an unfinished or damaged run, an invalid name, a photo without a known licence, or a card that
-            would contain a path of this machine.
+        DoapError: If the run is unfinished or damaged, the name is invalid, the licence of a photo is unknown, or the
+            card would contain a path of this machine.
     """
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise DoapError(f"{name}: a name must consist of lower-case letters, digits and single dashes")

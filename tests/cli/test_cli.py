@@ -47,7 +47,7 @@ VERBS = [
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_every_verb_has_help_with_an_example(verb: list[str]) -> None:
+def test_every_command_has_help_with_an_example(verb: list[str]) -> None:
     shown = CliRunner().invoke(app, [*verb, "--help"])
     assert shown.exit_code == 0
     assert f"Example: doap {' '.join(verb)}" in " ".join(shown.output.split())
@@ -170,7 +170,7 @@ def test_figures_in_unknown_formats_are_refused(doap: Doap) -> None:
     assert "figures are written as" in errors
 
 
-def test_describing_goes_on_past_a_bad_image(doap: Doap, tmp_path: Path) -> None:
+def test_describing_continues_after_a_bad_image(doap: Doap, tmp_path: Path) -> None:
     bad = bad_image(tmp_path, "text")
     status, shown, errors = doap("describe", LEFT, bad, "-o", "f", "--model", "doap-demo-256b", "--max-keypoints", "40")
     assert status == 1
@@ -181,7 +181,7 @@ def test_describing_goes_on_past_a_bad_image(doap: Doap, tmp_path: Path) -> None
         assert archive["descriptors"].dtype == np.uint8
 
 
-def test_building_goes_on_past_bad_photos(doap: Doap, tmp_path: Path) -> None:
+def test_building_continues_after_bad_photos(doap: Doap, tmp_path: Path) -> None:
     bad = [bad_image(tmp_path, kind) for kind in ("text", "flat")]
     status, shown, _ = doap("data", "build", bad[0], STEREO / "coffee.png", bad[1], "-o", "set", "--points", 50)
     assert status == 0

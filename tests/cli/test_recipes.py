@@ -8,7 +8,7 @@ from support.command_line import Doap
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 
 
-def test_the_listing_says_of_each_what_it_is_and_what_differs(doap: Doap) -> None:
+def test_the_listing_has_description_and_differences_of_each_recipe(doap: Doap) -> None:
     status, shown, _ = doap("recipes")
     assert status == 0
     lines = shown.splitlines()

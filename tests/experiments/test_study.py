@@ -139,7 +139,7 @@ def test_a_study_of_version_0_1_continues(
     assert (again, evaluated) == (rows, [])
 
 
-def test_a_training_that_fails_has_lost(
+def test_a_failed_training_is_never_selected(
     study: Study, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(recipe: Recipe, ranks: int) -> Callable[..., torch.Tensor]:

@@ -148,7 +148,7 @@ def test_folders_of_other_trainings_are_refused_before_any_begins(
 
 
 def exact_ap(patches: PatchSet, weights: Path) -> float:
-    """Mean AP of a list that holds all patches, every patch a query."""
+    """Compute the mean AP of a list that holds all patches, every patch a query."""
     vectors = describe_patches(patches.take(range(len(patches))), load(weights)).astype(np.float64)
     values = []
     for query in range(len(patches)):

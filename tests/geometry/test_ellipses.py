@@ -13,7 +13,7 @@ def circle(x: float, y: float, radius: float, degrees: float = 0.0) -> Frames:
 
 
 def random_frames(count: int, seed: int, width: float = 120) -> Frames:
-    """Crowded frames: many overlap, and every third is another orientation of the one before."""
+    """Return crowded frames: many overlap, and every third is another orientation of the one before."""
     random = np.random.default_rng(seed)
     shapes = random.normal(size=(count, 2, 2)) * random.uniform(2, 12, (count, 1, 1)) + 6 * np.eye(2)
     frames = np.concatenate([shapes, random.uniform(0, width, (count, 2, 1))], 2).astype(np.float32)

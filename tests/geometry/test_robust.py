@@ -40,7 +40,7 @@ def test_the_fundamental_matrix_is_found_among_outliers(outliers: int) -> None:
 
 
 def epipolar_distances(fundamental: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Distances of points of the second image from the epipolar lines of the first."""
+    """Compute the distances of points of the second image from the epipolar lines of the first."""
     ones = np.ones((len(first), 1))
     lines = np.hstack([first, ones]) @ fundamental.T
     return np.asarray(np.abs((np.hstack([second, ones]) * lines).sum(1)) / np.linalg.norm(lines[:, :2], axis=1))

@@ -190,7 +190,7 @@ def test_detection_is_the_same_each_time_and_a_limit_takes_the_first(photo: Grey
 def repeatability(
     detect: detectors.Detector, first: Grey, second: Grey, homography: Homography, error: float = 0.5
 ) -> float:
-    """Repeatability of the 1,000 strongest frames per image, with ellipses at an extent of 3."""
+    """Compute the repeatability of the 1,000 strongest frames per image, with ellipses at an extent of 3."""
     detected = detect(first, 1000), detect(second, 1000)
     return find_overlaps(detected, (first.shape, second.shape), homography, enlarge=3).repeatability(error)
 

@@ -56,7 +56,7 @@ def test_exif_rotation_is_applied(tmp_path: Path, turn: int) -> None:
 
 
 def huge_png() -> bytes:
-    """A PNG of a few bytes that claims 100,000 x 100,000 pixels."""
+    """Return a PNG of a few bytes that claims 100,000 x 100,000 pixels."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))

@@ -18,7 +18,7 @@ def vectors(count: int, seed: int) -> Descriptors:
 
 
 def exact_vectors(count: int, seed: int) -> Descriptors:
-    """Unit vectors of ±1/8, whose products float32 computes exactly: equal distances are equal."""
+    """Return unit vectors of ±1/8, whose products float32 computes exactly: equal distances are equal."""
     return (np.random.default_rng(seed).choice([-1, 1], (count, 64)) / 8).astype(np.float32)
 
 
@@ -31,7 +31,7 @@ def long_bits(count: int, seed: int) -> Descriptors:
 
 
 def distance_table(queries: Descriptors, database: Descriptors) -> NDArray[np.float64]:
-    """All distances from their definition, (N, K)."""
+    """Compute all distances from their definition, (N, K)."""
     if queries.dtype == np.uint8:
         different = np.bitwise_xor(queries[:, None], database[None], dtype=np.uint8)
         return np.asarray(np.unpackbits(different, axis=2).sum(2), np.float64)
@@ -39,7 +39,7 @@ def distance_table(queries: Descriptors, database: Descriptors) -> NDArray[np.fl
 
 
 def ratio_test(first: Descriptors, second: Descriptors, ratio: float) -> list[list[int]]:
-    """Lowe's test and the mutual check from their definitions; of equal distances the first counts."""
+    """Apply Lowe's test and the mutual check from their definitions; of equal distances the first counts."""
     table = distance_table(first, second)
     matches = []
     for i, row in enumerate(table):

@@ -62,7 +62,7 @@ def test_pairs_are_averaged_over_however_few() -> None:
     assert table.note == "mean over pair (3)"
 
 
-def test_of_conditions_with_as_many_values_the_last_goes() -> None:
+def test_on_ties_the_last_condition_is_averaged_over() -> None:
     scores: list[Score] = [
         {"descriptor": "A", "task": t, "noise": n, "rule": r, "ap": 1.0} for t, n, r in product("xyz", "eht", "of")
     ]

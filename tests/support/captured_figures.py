@@ -31,7 +31,7 @@ def points(line: Line2D) -> list[list[float]]:
 
 
 def is_drawn_from(figure: Path, json_file: Path) -> bool:
-    """Whether a figure is what its benchmark draws from a result read from a file."""
+    """Return whether a figure is what its benchmark draws from a result read from a file."""
     result = read_result(json_file)
     expected = figure.with_stem(f"{figure.stem}-expected")
     BENCHMARKS[result.benchmark].draw(result, expected)

@@ -51,7 +51,7 @@ def encrypted_zip() -> bytes:
 
 
 def zip_that_lies_about_a_size() -> bytes:
-    """A member that unpacks to 1 MB but claims ten bytes."""
+    """Return a zip file whose member unpacks to 1 MB but claims ten bytes."""
     lying = bytearray(zipped({"a": bytes(1_000_000)}))
     struct.pack_into("<I", lying, lying.index(b"PK\x03\x04") + 22, 10)
     struct.pack_into("<I", lying, lying.index(b"PK\x01\x02") + 24, 10)
@@ -59,7 +59,7 @@ def zip_that_lies_about_a_size() -> bytes:
 
 
 def tar_with_a_huge_header() -> bytes:
-    """A name that claims a length of 8 GB, which would be read into memory."""
+    """Return a tar file with a name that claims a length of 8 GB, which would be read into memory."""
     head = tar_file("././@LongLink", 8 << 30, tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT)
     return head + bytes(1 << 20)
 

@@ -16,7 +16,7 @@ ROWS = {"i_dome": 9, "i_moon": 4, "v_there": 7, "v_wall": 12}
 
 
 def small_set(rows: dict[str, int] | None = None, seed: int = 0) -> PatchSet:
-    """Sequences of random pixels, written strip by strip."""
+    """Return sequences of random pixels, written strip by strip."""
     counts = rows or ROWS
     total = sum(counts.values()) * len(STRIPS)
     pixels = np.random.default_rng(seed).integers(0, 256, (total, 3, 3), dtype=np.uint8)
@@ -26,7 +26,7 @@ def small_set(rows: dict[str, int] | None = None, seed: int = 0) -> PatchSet:
 
 
 def some_codes(kind: str, count: int, seed: int = 0) -> Descriptors:
-    """Descriptors with many ties: codes of 8 bits, vectors of few levels, and unit vectors of which many are equal."""
+    """Return descriptors with many ties: 8-bit codes, vectors of few levels, or unit vectors with many equal ones."""
     random = np.random.default_rng(seed)
     if kind == "bits":
         return random.integers(0, 256, (count, 1), dtype=np.uint8)
@@ -38,34 +38,34 @@ def some_codes(kind: str, count: int, seed: int = 0) -> Descriptors:
 
 
 def distances(first: Descriptors, second: Descriptors) -> NDArray[np.float64]:
-    """Distances of all pairs by scipy: Hamming for packed bits, else Euclidean."""
+    """Compute the distances of all pairs by scipy: Hamming for packed bits, else Euclidean."""
     if first.dtype == np.uint8:
         first, second = (np.unpackbits(each, axis=1).astype(np.float64) for each in (first, second))
     table: NDArray[np.float64] = cdist(first, second)
     return table
 
 
-def places(patches: PatchSet) -> dict[tuple[str, str, int], int]:
-    """Index of each patch by sequence, strip and row, counted one by one."""
+def patch_indices(patches: PatchSet) -> dict[tuple[str, str, int], int]:
+    """Return the index of each patch by sequence, strip and row, counted one by one."""
     names, counts = patches.sequence_names, np.bincount(patches.sequences) // len(STRIPS)
     every = (
         (name, strip, row) for name, rows in zip(names, counts, strict=True) for strip in STRIPS for row in range(rows)
     )
-    return {place: index for index, place in enumerate(every)}
+    return {location: index for index, location in enumerate(every)}
 
 
 def in_order(far: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
-    """Labels by distance, equal ones in the given order: Python's sort is stable."""
+    """Return labels by distance, equal ones in the given order: Python's sort is stable."""
     return [bool(relevant[item]) for item in sorted(range(len(far)), key=lambda item: far[item])]
 
 
 def trapezoid(points: list[tuple[float, float]]) -> float:
-    """The area under a curve given by (x, y)."""
+    """Compute the area under a curve given by (x, y)."""
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
 
 
 def slow_precision(far: Sequence[float], relevant: Sequence[bool], positives: int | None = None) -> float:
-    """The area under (recall, precision), from (0, 1)."""
+    """Compute the area under (recall, precision), from (0, 1)."""
     total = sum(map(bool, relevant)) if positives is None else positives
     points, found = [(0.0, 1.0)], 0
     for rank, label in enumerate(in_order(far, relevant), 1):
@@ -75,7 +75,7 @@ def slow_precision(far: Sequence[float], relevant: Sequence[bool], positives: in
 
 
 def slow_roc(far: Sequence[float], relevant: Sequence[bool]) -> float:
-    """The area under (false positives, true positives)."""
+    """Compute the area under (false positives, true positives)."""
     positives = sum(map(bool, relevant))
     points, found = [(0.0, 0.0)], 0
     for rank, label in enumerate(in_order(far, relevant), 1):

@@ -127,7 +127,7 @@ def add_singles(maker: FrameSetMaker, folder: str, count: int) -> None:
 
 @cache  # tests do not change it
 def small_frame_set() -> FrameSet:
-    """Two static cameras, two planes, two scenes, a collection of 14 photos, and a folder of 3 unlinked photos."""
+    """Return a set: two static cameras, two planes, two scenes, a collection of 14 photos, 3 unlinked photos."""
     maker = FrameSetMaker()
     add_singles(maker, "set/many", 14)
     for number in range(2):

@@ -13,11 +13,11 @@ def test_the_papers_choices_by_default() -> None:
     assert (recipe.lr, recipe.batch_size, recipe.width) == (0.1, 1024, 32)
 
 
-def test_the_rate_scales_with_the_list() -> None:
+def test_the_learning_rate_scales_with_the_batch_size() -> None:
     assert Recipe(batch_size=4096).initial_lr() == pytest.approx(0.4)
 
 
-def test_settings_go_over_the_file(tmp_path: Path) -> None:
+def test_settings_override_the_file(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("kind: binary\nepochs: 3\n")
     recipe = read_recipe(tmp_path / "r.yaml", ["epochs=7", "lr = 0.2", "bins=null"])
     assert (recipe.kind, recipe.epochs, recipe.lr, recipe.bins) == ("binary", 7, 0.2, None)

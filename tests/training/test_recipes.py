@@ -95,7 +95,7 @@ def test_each_value_is_the_papers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_recipe_begins_with_what_it_is(name: str) -> None:
+def test_each_recipe_starts_with_a_description(name: str) -> None:
     line = list_recipes()[name]
     assert 20 < len(line) < 120
     assert line.endswith(".")
@@ -151,7 +151,7 @@ def test_a_batch_is_of_whole_groups_or_of_pairs(name: str) -> None:
     assert set(sizes) == ({2} if "hardnet" in name or "hynet" in name else {16})
 
 
-def test_a_name_goes_before_a_file_and_takes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_precedes_a_file_and_settings_override_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("phototour-real").write_text("epochs: 1\n")
     Path("mine").write_text("epochs: 1\n")

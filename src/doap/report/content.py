@@ -26,7 +26,7 @@ class Picture:
 
     Attributes:
         file: File name.
-        caption: Text below it, also for those who cannot see it.
+        caption: Text below it, also its alternative text.
     """
 
     file: str

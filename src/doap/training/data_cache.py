@@ -76,8 +76,8 @@ class DataCache:
 
     def split(self, data: Data, recipe: Recipe) -> tuple[Data, Data]:
         """Return the training and the validation part of a set, as `split_val`."""
-        for known, fraction, seed, parts in self._splits:
-            if known is data and (fraction, seed) == (recipe.val_fraction, recipe.seed):
+        for cached, fraction, seed, parts in self._splits:
+            if cached is data and (fraction, seed) == (recipe.val_fraction, recipe.seed):
                 return parts
         parts = split_val(data, recipe)
         self._splits = [*self._splits[1 - MAX_SPLITS :], (data, recipe.val_fraction, recipe.seed, parts)]

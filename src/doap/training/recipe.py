@@ -29,7 +29,7 @@ RENAMED_KEYS = {
     "averaging": "ema_decay",
     "held_out": "val_fraction",
 }
-"""Keys of version 0.1, by their old name. Recipes that a run recorded are translated; a user's are refused."""
+"""Current keys by those of version 0.1. Recorded recipes are translated; old keys in a user's recipe are refused."""
 
 
 class Recipe(Architecture):

@@ -70,7 +70,7 @@ def test_larger_pools_come_more_often_and_their_groups_alike(frames: FrameSet) -
     assert (np.abs(times[:116] - len(batches) * 5 / 116) < 5 * np.sqrt(len(batches) * 5 / 116)).all()
 
 
-def test_the_same_from_any_place_and_other_in_each_epoch(frames: FrameSet) -> None:
+def test_batches_are_the_same_from_any_start_and_differ_between_epochs(frames: FrameSet) -> None:
     sampler = SourceSampler(frames, 3, 5, 4, 3, {"views": 1, "tracks": 1})
     whole = list(sampler.batches(1))
     np.testing.assert_array_equal(np.stack(list(sampler.batches(1, 4))), np.stack(whole[4:]))

@@ -61,7 +61,7 @@ def frame_set(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_every_frame_knows_its_photo_scene_and_source(frame_set: Path, photos: Path) -> None:
+def test_every_frame_has_its_photo_scene_and_source(frame_set: Path, photos: Path) -> None:
     data = FrameSet.open(frame_set)
     FrameSet.verify(frame_set)
     assert len(data.photo_names) == 7

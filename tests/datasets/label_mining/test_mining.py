@@ -19,7 +19,7 @@ def mine(patches: PatchSet, *arguments: Any, **words: Any) -> MinedLabels:
 
 
 def stripes(count: int, angle: float, random: np.random.Generator) -> np.ndarray:
-    """Patches of noisy stripes with one orientation."""
+    """Return patches of noisy stripes with one orientation."""
     y, x = np.mgrid[:32, :32]
     phase = random.normal(0, 0.2, (count, 1, 1))
     wave = np.sin((x * np.cos(angle) + y * np.sin(angle)) / 3 + phase)

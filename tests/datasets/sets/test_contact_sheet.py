@@ -10,7 +10,7 @@ from doap.datasets.sets.contact_sheet import CELL, GAP, LABEL, MARGIN, draw_shee
 
 
 def numbered_set(sizes: list[int], side: int = 32) -> PatchSet:
-    """Groups of these sizes; every pixel of patch i is i, and patches of a group are not contiguous."""
+    """Return groups of these sizes; every pixel of patch i is i, and patches of a group are not contiguous."""
     groups = np.repeat(np.arange(len(sizes)), sizes)
     order = np.random.default_rng(0).permutation(len(groups))
     patches = np.broadcast_to(np.arange(len(groups), dtype=np.uint8)[:, None, None], (len(groups), side, side))

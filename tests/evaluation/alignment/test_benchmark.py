@@ -20,7 +20,7 @@ from support.captured_figures import capture_figures
 
 @pytest.fixture
 def model() -> Descriptor:
-    """One that zooms every patch out and moves it, to a place that is its own."""
+    """A model that zooms every patch out and shifts it, each differently."""
     network = build_network(Architecture(dimensions=8, width=4, transformer=True))
     assert isinstance(network, TransformedNetwork)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def patch_set(photo: Grey) -> PatchSet:
 
 
 def in_numpy(groups: list[Pixels]) -> tuple[float, float]:
-    """Mean correlation within and between groups."""
+    """Compute the mean correlation within and between groups."""
     patches = np.concatenate(groups).astype(np.float64)
     correlations = np.asarray(np.corrcoef(patches.reshape(len(patches), -1)))
     labels = np.repeat(np.arange(len(groups)), list(map(len, groups)))

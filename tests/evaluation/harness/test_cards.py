@@ -44,7 +44,7 @@ def _is_statistic(name: str) -> bool:
     return name.rsplit(".", 1)[-1] in ("running_mean", "running_var", "num_batches_tracked")
 
 
-def test_all_that_the_card_knows_is_said(small: str) -> None:
+def test_all_facts_of_a_card_are_listed(small: str) -> None:
     facts = card_facts(small)
     assert facts["kind"] == ["binary, 16 bits, 2 bytes per descriptor"]
     assert "l2net of width 2, with a Spatial Transformer" in facts["network"][0]

@@ -111,7 +111,7 @@ def test_tables_name_the_best_first(result: Result) -> None:
         np.testing.assert_allclose([float(row[5]) for row in rows], means, atol=0.02)
 
 
-def test_one_sequence_has_no_strangers(folder: Path) -> None:
+def test_one_sequence_has_no_inter_sequence_pairs(folder: Path) -> None:
     data = open_tasks(folder / "i_one")
     assert data.tasks == ("verification", "matching")
     assert data.left_out == (

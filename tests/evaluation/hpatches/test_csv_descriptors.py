@@ -8,7 +8,7 @@ import pytest
 from doap.errors import DoapError
 from doap.evaluation.harness.methods import Selection
 from doap.evaluation.hpatches.csv_descriptors import CsvDescriptors, read_descriptors, write_descriptors
-from support.slow_hpatches import places, small_set, some_codes
+from support.slow_hpatches import patch_indices, small_set, some_codes
 
 PATCHES = small_set({"i_a": 4, "v_b": 3})
 
@@ -33,7 +33,7 @@ def test_the_layout_is_the_official_one(tmp_path: Path) -> None:
     strips = ["ref", *(f"{noise}{image}" for noise in "eht" for image in range(1, 6))]
     assert sorted(p.name for p in (tmp_path / "mine" / "v_b").iterdir()) == sorted(f"{strip}.csv" for strip in strips)
     rows = (tmp_path / "mine" / "v_b" / "h4.csv").read_text().splitlines()
-    assert [float(number) for number in rows[2].split(",")] == made[places(PATCHES)["v_b", "h4", 2]].tolist()
+    assert [float(number) for number in rows[2].split(",")] == made[patch_indices(PATCHES)["v_b", "h4", 2]].tolist()
     assert len(rows) == 3
 
 

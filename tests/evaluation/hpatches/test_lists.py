@@ -37,11 +37,11 @@ def test_sampled_pairs_follow_the_rule() -> None:
 
 def test_the_seed_determines_the_lists() -> None:
     patches = small_set()
-    for draw, of in ((sample_pairs, "positives"), (sample_queries, "queries")):
+    for sample, field in ((sample_pairs, "positives"), (sample_queries, "queries")):
         rows = []
         for seed in (0, 0, 1):
-            found = getattr(draw(patches, seed), of)
-            rows.append((found[1] if of == "positives" else found).rows.tolist())
+            locations = getattr(sample(patches, seed), field)
+            rows.append((locations[1] if field == "positives" else locations).rows.tolist())
         assert rows[0] == rows[1] != rows[2]
 
 

@@ -17,7 +17,7 @@ from doap.evaluation.hpatches.retrieval import pools_of, retrieval
 from doap.evaluation.hpatches.verification import verification
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.types import Descriptors, Progress
-from support.slow_hpatches import KINDS, distances, places, slow_precision, slow_roc, small_set, some_codes
+from support.slow_hpatches import KINDS, distances, patch_indices, slow_precision, slow_roc, small_set, some_codes
 
 NOISES = {"easy": "e", "hard": "h", "tough": "t"}
 
@@ -32,7 +32,7 @@ def strip_of(image: int, noise: str) -> str:
 
 
 def slow_pairs(patches: PatchSet, codes: Descriptors, pairs: Pairs, noise: str) -> list[float]:
-    at = places(patches)
+    at = patch_indices(patches)
     table = distances(codes, codes)
     found = []
     for a, b in zip(*(zip(p.sequences, p.images, p.rows, strict=True) for p in pairs), strict=True):
@@ -74,7 +74,7 @@ def test_verification(kind: str) -> None:
 
 
 def slow_matching(reference: Descriptors, other: Descriptors) -> tuple[float, float]:
-    """AP with the first of the nearest, and with one of the nearest at random."""
+    """Compute AP with the first of the nearest, and with one of the nearest at random."""
     near, is_first_correct, chance = [], [], []
     for row, far in enumerate(distances(reference, other)):
         nearest = np.flatnonzero(far - far.min() < 1e-11)
@@ -85,8 +85,8 @@ def slow_matching(reference: Descriptors, other: Descriptors) -> tuple[float, fl
 
 
 def slow_sequences(patches: PatchSet, codes: Descriptors, noise: str) -> dict[str, Descriptors]:
-    """Mean AP by both rules of each sequence."""
-    at = places(patches)
+    """Compute the mean AP by both rules of each sequence."""
+    at = patch_indices(patches)
     found = {}
     for name, (_, rows) in sequence_blocks(patches).items():
         strips = [codes[[at[name, strip_of(image, noise), row] for row in range(rows)]] for image in range(6)]
@@ -124,8 +124,8 @@ def test_matching_of_other_names_is_the_mean_over_sequences() -> None:
 def slow_retrieval(
     patches: PatchSet, codes: Descriptors, lists: RetrievalLists, noise: str, pool: int
 ) -> tuple[float, float]:
-    """Mean AP over queries by both rules: copies first, then distractors of other sequences as listed."""
-    at = places(patches)
+    """Compute the mean AP over queries by both rules: copies first, then distractors of other sequences as listed."""
+    at = patch_indices(patches)
     found = []
     for query, row in zip(lists.queries.sequences, lists.queries.rows, strict=True):
         name = lists.queries.sequence_names[query]

@@ -13,7 +13,7 @@ from doap.evaluation.metrics.average_precision import average_precision, false_p
 
 
 def by_definition(relevant: list[bool], positives: int) -> float:
-    """Mean, over the relevant items, of the precision at the rank of each."""
+    """Compute the mean, over the relevant items, of the precision at the rank of each."""
     hits, total = 0, 0.0
     for rank, is_relevant in enumerate(relevant, 1):
         if is_relevant:
@@ -76,7 +76,7 @@ def test_refuses_what_is_no_list() -> None:
 
 
 def try_every_threshold(distances: list[float], same: list[bool], recall: float) -> float:
-    """The rate at the smallest distance that, as threshold, recalls enough."""
+    """Return the rate at the smallest threshold that reaches the recall."""
     matching = [distance for distance, match in zip(distances, same, strict=True) if match]
     others = [distance for distance, match in zip(distances, same, strict=True) if not match]
     for threshold in sorted(distances):

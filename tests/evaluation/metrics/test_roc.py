@@ -8,7 +8,7 @@ from doap.evaluation.metrics.roc import recalls_at, roc, roc_area
 
 
 def some_pairs(seed: int, values: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distances of few different values, so that most are ties."""
+    """Return distances of few different values, so that most are ties."""
     random = np.random.default_rng(seed)
     same = random.random(60) < 0.4
     same[:2] = True, False

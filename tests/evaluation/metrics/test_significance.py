@@ -19,11 +19,11 @@ def interval(values: ArrayLike, clusters: list[str]) -> tuple[float, float]:
 
 
 def test_the_interval_is_that_of_all_resamples_of_clusters() -> None:
-    """Three clusters of unequal size can be drawn in 27 ways; their means have these percentiles."""
+    """Three clusters of unequal size can be sampled in 27 ways; their means have these percentiles."""
     values, clusters = [1, 2, 3, 10, 20, 7], ["a", "a", "a", "b", "b", "c"]
-    of = {"a": [1, 2, 3], "b": [10, 20], "c": [7]}
-    means = [np.mean([v for name in draw for v in of[name]]) for draw in product("abc", repeat=3)]
-    expected = np.percentile(means, [2.5, 97.5], method="inverted_cdf")  # the 27 are all that the draws can be
+    values_of = {"a": [1, 2, 3], "b": [10, 20], "c": [7]}
+    means = [np.mean([v for name in sample for v in values_of[name]]) for sample in product("abc", repeat=3)]
+    expected = np.percentile(means, [2.5, 97.5], method="inverted_cdf")  # of all 27 possible samples
     np.testing.assert_allclose(interval(values, clusters), expected)
 
 

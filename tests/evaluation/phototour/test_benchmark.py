@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read_by_hand(folder: Path) -> tuple[NDArray[np.uint8], list[list[int]]]:
-    """All patches from the sheets, and the rows of the pair file."""
+    """Return all patches from the sheets, and the rows of the pair file."""
     sheets = [np.asarray(Image.open(file)) for file in sorted(folder.glob("*.bmp"))]
     patches = [sheet[64 * (i // 16) :, 64 * (i % 16) :][:64, :64] for sheet in sheets for i in range(256)]
     return np.stack(patches), [list(map(int, line.split())) for line in (folder / PAIRS).read_text().splitlines()]
@@ -95,7 +95,7 @@ def test_folders_that_are_no_test_are_one_line(folder: Path, tmp_path: Path) -> 
 
 
 def slow_rates(method: Method, folder: Path) -> tuple[float, float]:
-    """FPR95 and the area under the ROC curve in percent, from all pairs of a matching and another pair."""
+    """Compute FPR95 and the area under the ROC curve in percent, from all pairs of a matching and another pair."""
     patches, rows = read_by_hand(folder)
     used = sorted({patch for row in rows for patch in (row[0], row[3])})
     described = dict(zip(used, describe_patches(patches[used], method.model).tolist(), strict=True))
@@ -135,7 +135,7 @@ def test_methods_are_evaluated_as_by_hand(folder: Path, tmp_path: Path) -> None:
 
 
 def trained(folder: Path, name: str, data: str) -> str:
-    """A model with a card that says where it was trained."""
+    """Save a model with a card that names its training scene."""
     shipped, card = load("doap-demo-128"), find_card("doap-demo-128")
     assert card is not None
     shipped.name = name

@@ -15,7 +15,7 @@ def model(name: str, scene: str = "", kind: str = "real", dimensions: int = 128)
 
 
 def result(*models: dict[str, Any], tests: tuple[str, ...] = SCENES) -> Result:
-    """Every model on every test but its own; the figure tells which: model * 10 + test."""
+    """Return the scores of every model on every scene it was not trained on; FPR95 is 10 * model + scene."""
     scores = [
         {"descriptor": m["name"], "trained on": m["trained on"], "test": test, "fpr95": 10.0 * n + SCENES.index(test)}
         for n, m in enumerate(models)
@@ -33,7 +33,7 @@ def test_three_trainings_are_one_row_with_its_mean() -> None:
     ]
 
 
-def test_what_was_trained_elsewhere_has_one_figure_a_test() -> None:
+def test_what_was_trained_elsewhere_has_one_figure_per_test() -> None:
     (row,) = measured_rows(result(model("sift")))
     assert row.cells == ("sift", "128", "0.00", "0.00", "1.00", "1.00", "2.00", "2.00", "1.00")
     (row,) = measured_rows(result(model("sift"), tests=("notredame",)))

@@ -16,7 +16,7 @@ from support.official_formats import write_half
 
 
 def tie_aware_precision(items: list[tuple[float, bool]]) -> float | None:
-    """AP by definition: the mean of the precision at each relevant item, over all orders of ties."""
+    """Compute AP by definition: the mean of the precision at each relevant item, over all orders of ties."""
     relevant = sum(is_relevant for _, is_relevant in items)
     if not relevant:
         return None
@@ -24,10 +24,10 @@ def tie_aware_precision(items: list[tuple[float, bool]]) -> float | None:
     for distance in sorted({d for d, _ in items}):
         before = [r for d, r in items if d < distance]
         tied = [r for d, r in items if d == distance]
-        for place in range(1, len(tied) + 1):  # a relevant one of the tie is here as often as anywhere in it
-            others = Fraction((place - 1) * (sum(tied) - 1), max(len(tied) - 1, 1))
+        for rank in range(1, len(tied) + 1):  # in the tie; a relevant item has each with equal probability
+            others = Fraction((rank - 1) * (sum(tied) - 1), max(len(tied) - 1, 1))
             chance = Fraction(sum(tied), len(tied))
-            total += chance * (sum(before) + 1 + others) / (len(before) + place)
+            total += chance * (sum(before) + 1 + others) / (len(before) + rank)
     return float(total / relevant)
 
 

@@ -18,7 +18,7 @@ FOCAL = 800.0
 
 
 def scene(cameras: int, apart: float, points: int = 400) -> tuple[list[PhotoFeatures], list[np.ndarray], np.ndarray]:
-    """Cameras on an arc around a cloud of points; each sees all points, in its own order, and some clutter.
+    """Simulate cameras on an arc around a cloud of points; each sees all points, in its own order, and some clutter.
 
     Returns features, the point of each feature (-1 for clutter), and the cameras' centres.
     """

@@ -69,7 +69,7 @@ def matchnet(w: Weights, x: Tensor) -> Tensor:
 
 def deepdesc(w: Weights, x: Tensor) -> Tensor:
     def subtract(x: Tensor, kernel: Tensor) -> Tensor:
-        """nn.SpatialSubtractiveNormalization of Torch 7: one mean of all channels, corrected at the border."""
+        """Apply nn.SpatialSubtractiveNormalization of Torch 7: one mean of all channels, corrected at the border."""
         weight = kernel.expand(1, x.shape[1], 5, 5)
         sums, at_edge = (F.conv2d(F.pad(v, (2, 2, 2, 2)), weight) for v in (x, torch.ones_like(x)))
         return x - sums / at_edge

@@ -49,7 +49,7 @@ IGNORE = pytest.mark.parametrize("ignoring", [None, table], ids=["all", "ignorin
 
 
 def negatives_of(groups: Tensor, ignoring: Callable[[Tensor], IgnoreTable] | None) -> Callable[[int, int], bool]:
-    """Return a function that tells whether two patches are each other's negatives."""
+    """Return a function that decides whether two patches are each other's negatives."""
     excluded = (0, 2) if ignoring else (0,)
     return lambda i, j: abs(int(groups[i] - groups[j])) not in excluded
 

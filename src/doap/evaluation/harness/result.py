@@ -28,7 +28,7 @@ OLD_NAMES = {
     "right within 10 px": "correct within 10 px",
     "geometry right": "geometry correct",
 }
-"""Names in results of version 0.1, by the names they have now: keys of all objects, and values of the column "rule"."""
+"""Current names by those of version 0.1: keys of all objects, and values of the column "rule"."""
 
 
 def _versions() -> dict[str, str]:

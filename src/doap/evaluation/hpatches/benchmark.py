@@ -73,10 +73,10 @@ class HPatches:
         data = self._open(progress)
         scores: list[Score] = []
         for describer in describers:
-            found = describer.describe_patches(data.selection, partial(progress, f"describing, {describer.name}"))
-            if not np.isfinite(found).all():
+            descriptors = describer.describe_patches(data.selection, partial(progress, f"describing, {describer.name}"))
+            if not np.isfinite(descriptors).all():
                 raise DoapError(f"{describer.name}: some descriptors are not numbers; is the model damaged?")
-            codes = to_device(found, self.device)
+            codes = to_device(descriptors, self.device)
             for task in data.tasks:
                 for score in _evaluate_task(task, codes, data, partial(progress, f"{task}, {describer.name}")):
                     scores.append({"descriptor": describer.name, **{name: score.get(name) for name in COLUMNS}})
@@ -104,8 +104,10 @@ class HPatches:
                 raise DoapError(f"{target}: exists already; remove it or choose another --export")
         data = self._open(progress)
         for method in methods:
-            found = method.describe_patches(data.selection, partial(progress, f"describing, {method.name}"))
-            write_descriptors(targets[method.name], data.patches, found, partial(progress, f"writing, {method.name}"))
+            descriptors = method.describe_patches(data.selection, partial(progress, f"describing, {method.name}"))
+            write_descriptors(
+                targets[method.name], data.patches, descriptors, partial(progress, f"writing, {method.name}")
+            )
 
     @staticmethod
     def tables(result: Result) -> list[Table]:

@@ -99,7 +99,7 @@ def _headline(task: str, name: str, rule: str) -> Conditions:
 
 
 def _conditions(result: Result, task: str) -> list[str]:
-    """Return the conditions that the marks of a task tell apart; [""] if there are none."""
+    """Return the conditions that the marks of a task distinguish; [""] if there are none."""
     names = {str(score["condition"] or "") for score in result.scores if score["task"] == task}
     return [condition for condition in MARKS if condition in names - {"all"}] or sorted(names)
 

@@ -114,9 +114,9 @@ def official_precision(
     """Return the trapezoid AP of each query, (Q, P, 3), ties won by the copies; arguments as from `rank_copies`."""
     _, equal, before = _compare_copies(distance, equal_within)
     earlier = np.tri(IMAGES, k=-1, dtype=bool)
-    found = before + (equal & earlier).sum(-1) + 1
-    found = np.broadcast_to(found[:, None], nearer.shape)
-    return np.asarray(step_precision(found, found + nearer).mean(-1))
+    count = before + (equal & earlier).sum(-1) + 1
+    count = np.broadcast_to(count[:, None], nearer.shape)
+    return np.asarray(step_precision(count, count + nearer).mean(-1))
 
 
 def tie_aware_precision(

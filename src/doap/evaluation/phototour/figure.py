@@ -11,7 +11,7 @@ from doap.evaluation.harness.result import Result
 from doap.files import write_figure
 
 COLOURS = 10
-STYLES = ("-", "--", ":", "-.")  # tell apart descriptors that share a colour
+STYLES = ("-", "--", ":", "-.")  # distinguish descriptors that share a colour
 MIN_RATE, MIN_RECALL = 0.01, 60  # lower ends of the axes, in percent
 
 

@@ -84,11 +84,13 @@ class RomePatches:
         indices = selection.indices
         groups = selection.patches.groups[indices]
         is_query = selection.patches.labels["query"][indices] == 1
-        found = method.describe_patches(selection, partial(progress, f"describing {half} by {method.name}"))
+        descriptors = method.describe_patches(selection, partial(progress, f"describing {half} by {method.name}"))
         ranking = partial(progress, f"ranking {half} by {method.name}")
-        official = mean_average_precision(found, groups, is_query, self.device, ranking) if is_query.any() else None
+        official = (
+            mean_average_precision(descriptors, groups, is_query, self.device, ranking) if is_query.any() else None
+        )
         return {
-            "map": 100 * mean_average_precision(found, groups, None, self.device, ranking),
+            "map": 100 * mean_average_precision(descriptors, groups, None, self.device, ranking),
             "map official queries": None if official is None else 100 * official,
         }
 
