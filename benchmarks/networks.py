@@ -23,10 +23,9 @@ from doap.networks.architecture import Architecture, build_network
 from doap.networks.baselines.desdis import DesDis
 from doap.networks.baselines.tfeat import HardTFeat
 from doap.networks.descriptor import Descriptor, inference_batch_size
-from doap.types import DEFAULT_EXTENT
 from doap.networks.inference import optimize_for_inference
 from doap.networks.network import PatchNetwork
-from doap.types import Kind
+from doap.types import DEFAULT_EXTENT, Kind
 from machine import write_result
 
 BASELINE = "DesDis-8"

@@ -41,7 +41,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder next to `target`, and rename it to `target` when the block succeeds.
 
     Raises:
-        DoapError: if `target` exists.
+        DoapError: If `target` exists.
     """
     if target.exists():
         raise DoapError(f"{target}: exists already; remove it or choose another name")
@@ -62,7 +62,7 @@ def make_folder(path: Path) -> Path:
     """Create a folder and its parents, and return its path.
 
     Raises:
-        DoapError: if it cannot be created.
+        DoapError: If it cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def check_figure_format(path: Path) -> None:
     """Check that figures can be written in the format of `path`, before the work for the figure is done.
 
     Raises:
-        DoapError: for an unknown suffix.
+        DoapError: For an unknown suffix.
     """
     if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf", ".svg"):
         raise DoapError(f"{path}: figures are written as .png, .jpg, .pdf or .svg")

@@ -12,9 +12,9 @@ from doap.cli.main import app
 from doap.datasets.download.catalogue import CATALOGUE, RemoteFile
 from doap.datasets.sets.patch_set import PatchSet
 from support.command_line import Doap
-from support.hostile_archives import HOSTILE, tarred, zipped
 from support.local_server import Site
-from support.small_official_sets import (
+from support.sets.hostile_archives import HOSTILE, tarred, zipped
+from support.sets.small_official_sets import (
     make_hpatches,
     make_oxford,
     make_phototour,

@@ -7,7 +7,7 @@ from PIL import Image
 
 from doap.datasets.official.hpatches import STRIPS, read_strip
 from support.command_line import Doap
-from support.small_pairs import write_sequence
+from support.sets.small_pairs import write_sequence
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from doap import PatchSet
 from support.command_line import Doap
-from support.small_frame_set import small_frame_set
+from support.sets.small_frame_set import small_frame_set
 
 
 def test_pairs_are_made_and_can_be_evaluated(doap: Doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from doap import PatchSet
 from doap.datasets.official.hpatches import STRIPS, write_hpatches_folder
 from doap.datasets.sets.frame_set import FrameSet
 from support.command_line import Doap
-from support.small_frame_set import small_frame_set
+from support.sets.small_frame_set import small_frame_set
 
 
 @pytest.fixture

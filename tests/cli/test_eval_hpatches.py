@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from doap.evaluation.harness.result import read_result
-from support.captured_figures import is_drawn_from
 from support.command_line import Doap
-from support.small_official_sets import make_hpatches
+from support.figures import is_drawn_from
+from support.sets.small_official_sets import make_hpatches
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from doap.evaluation.image_pairs.own_pairs import ImagePairs
 from doap.evaluation.image_pairs.oxford import Oxford
 from doap.evaluation.image_pairs.warped import Warped
 from support.command_line import Doap
+from support.sets.small_pairs import write_sequence
 from support.small_models import with_extents
-from support.small_pairs import write_sequence
 
 
 @pytest.mark.parametrize(

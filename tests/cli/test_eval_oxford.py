@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from doap import load
-from support.captured_figures import is_drawn_from
 from support.command_line import Doap
-from support.small_pairs import write_sequence
+from support.figures import is_drawn_from
+from support.sets.small_pairs import write_sequence
 
 MODELS = ("sift", "rootsift", "doap-demo-256b")
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from support.captured_figures import is_drawn_from
 from support.command_line import Doap
-from support.small_pairs import write_pair, write_points
+from support.figures import is_drawn_from
+from support.sets.small_pairs import write_pair, write_points
 
 MODELS = ("doap-demo-128", "sift")
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from support.captured_figures import is_drawn_from
 from support.command_line import Doap
-from support.small_phototour import learnable_phototour
+from support.figures import is_drawn_from
+from support.sets.small_phototour import learnable_phototour
 
 
 @pytest.fixture

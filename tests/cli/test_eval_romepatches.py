@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from support.captured_figures import is_drawn_from
 from support.command_line import Doap
-from support.official_formats import write_half
+from support.figures import is_drawn_from
+from support.sets.official_formats import write_half
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from doap.training.validation import Validation
 from doap.types import Grey
 from support.command_line import Doap
 from support.figures import record_figures
-from support.small_pairs import write_pair, write_sequence
+from support.sets.small_pairs import write_pair, write_sequence
 
 FILE = """
 recipe: small.yaml

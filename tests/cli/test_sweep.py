@@ -15,7 +15,7 @@ from doap import PatchSet, load
 from doap.evaluation.phototour.pair_test import fpr95
 from support.command_line import Doap
 from support.figures import record_figures
-from support.small_phototour import PAIRS, learnable_phototour
+from support.sets.small_phototour import PAIRS, learnable_phototour
 
 SMALL = "network: tiny\nwidth: 8\ndimensions: 16\nbatch_size: 32\nepochs: 3\nlr: 1.0\nprecision: 'fp32'\n"
 # Ends the process in the middle of the second run, as a power cut would.

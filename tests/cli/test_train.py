@@ -9,7 +9,7 @@ from doap.training.recipe import RENAMED_KEYS
 from doap.training.run_folder import read_run
 from support.command_line import Doap
 from support.figures import record_figures
-from support.small_official_sets import make_hpatches
+from support.sets.small_official_sets import make_hpatches
 from support.trainings import same_weights
 
 SMALL = "network: tiny\nwidth: 8\ndimensions: 16\nbatch_size: 48\nepochs: 2\nprecision: 'fp32'\n"

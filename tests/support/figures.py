@@ -1,9 +1,16 @@
-"""Figures as objects: what was drawn, before it became a picture."""
+"""Figures as objects, and figures written by commands."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from PIL import Image
+
+from doap.evaluation.harness.result import read_result
+from doap.evaluation.registry import BENCHMARKS
 
 
 def record_figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
@@ -17,3 +24,17 @@ def record_figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
     monkeypatch.setattr(Figure, "savefig", record)
     return figures
+
+
+def points(line: Line2D) -> list[list[float]]:
+    """Return the points (x, y) of a line."""
+    return [[float(x), float(y)] for x, y in np.asarray(line.get_xydata())]
+
+
+def is_drawn_from(figure: Path, json_file: Path) -> bool:
+    """Return whether a figure is what its benchmark draws from a result read from a file."""
+    result = read_result(json_file)
+    expected = figure.with_stem(f"{figure.stem}-expected")
+    BENCHMARKS[result.benchmark].draw(result, expected)
+    with Image.open(figure) as first, Image.open(expected) as second:
+        return np.array_equal(np.asarray(first), np.asarray(second))

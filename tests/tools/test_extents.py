@@ -17,7 +17,7 @@ from doap.evaluation.image_pairs.scoring import score_pair
 from doap.networks import registry
 from doap.networks.card import read_card, write_card
 from doap.networks.descriptor import Descriptor
-from support.small_pairs import write_pair
+from support.sets.small_pairs import write_pair
 
 NAMES = ("doap-demo-128", "doap-demo-256b")
 

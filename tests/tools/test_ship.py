@@ -15,7 +15,7 @@ from doap.training.log import read_validation
 from doap.training.recipe import Recipe
 from doap.training.run_folder import DataSpec
 from doap.training.trainer import train
-from support.small_frame_set import small_frame_set
+from support.sets.small_frame_set import small_frame_set
 
 RECIPE = Recipe(
     dimensions=16, width=2, batch_size=64, views_per_group=4, epochs=1, precision="fp32", seed=7, val_fraction=0.2

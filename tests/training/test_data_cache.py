@@ -10,7 +10,7 @@ from doap.training import data_cache
 from doap.training.data_cache import Data, DataCache, split_val
 from doap.training.trainer import train
 from doap.types import Grey
-from support.small_frame_set import FrameSetMaker, add_plane, add_singles, add_static, small_frame_set
+from support.sets.small_frame_set import FrameSetMaker, add_plane, add_singles, add_static, small_frame_set
 from support.trainings import SMALL, same_files, same_weights
 
 RECIPE = SMALL.model_copy(update={"views_per_group": 4, "epochs": 1, "val_fraction": 0.5})

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from doap.cli.console import choose_device, say, step_bar, tables
-from doap.errors import DoapError
 
 if TYPE_CHECKING:
     from doap.evaluation.harness.benchmark import Benchmark
@@ -32,26 +30,6 @@ CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write all scores to
 FigureFile = Annotated[Path | None, typer.Option("--figure", help="Draw the result to this file.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore cached descriptors and describe again.")]
-
-REMOVED = {
-    "--models": "give the models as arguments, doap eval {benchmark} doap-128 sift --data …",
-    "--fresh": "use --no-cache",
-    "--pictures": "use --drawings",
-}
-"""Removed options of version 0.1 and their replacements."""
-
-
-class BenchmarkCommand(TyperCommand):
-    """Command that names the replacement of a removed option."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse removed options, then parse as usual."""
-        for argument in args:
-            option = argument.partition("=")[0]
-            if option in REMOVED:
-                replacement = REMOVED[option].format(benchmark=ctx.info_name)
-                raise DoapError(f"{option} was removed: {replacement}")
-        return super().parse_args(ctx, args)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import typer
 
 from doap.cli import data, demo, describe, evaluate, match, models, recipes, report, show, study, sweep, train
 from doap.cli.console import say_error
+from doap.cli.removed_options import RenamingCommand
 from doap.errors import DoapError
 from doap.extras import missing_extra
 from doap.version import __version__
@@ -20,9 +21,9 @@ app = typer.Typer(
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command("match", epilog=match.EXAMPLE)(match.match)
 app.command("describe", epilog=describe.EXAMPLE)(describe.describe)
-app.command("train", epilog=train.EXAMPLE)(train.train)
+app.command("train", cls=RenamingCommand, epilog=train.EXAMPLE)(train.train)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
-app.command("study", epilog=study.EXAMPLE)(study.study)
+app.command("study", cls=RenamingCommand, epilog=study.EXAMPLE)(study.study)
 app.command("recipes", epilog=recipes.EXAMPLE)(recipes.recipes)
 app.command("models", epilog=models.EXAMPLE)(models.models)
 app.command("report", epilog=report.EXAMPLE)(report.report)

@@ -23,7 +23,7 @@ class GroundTruth:
     """The geometry of an image pair, and the points at which an estimate of it is evaluated.
 
     Attributes:
-        geometry: the kind of matrix.
+        geometry: The kind of matrix.
         matrix: (3, 3), from the first to the second image.
         points: (P, 4), rows x, y in the first and x, y in the second image: the labelled points, or the corners of
             the first image and their positions under the homography.
@@ -54,11 +54,11 @@ def from_points(points: NDArray[np.float64], geometry: Geometry, name: str) -> G
 
     Args:
         points: (P, 4), rows x, y in the first and x, y in the second image.
-        geometry: the kind of matrix to fit.
-        name: name of the labels for error messages.
+        geometry: The kind of matrix to fit.
+        name: Name of the labels for error messages.
 
     Raises:
-        DoapError: for too few points, or points that do not agree on a geometry.
+        DoapError: For too few points, or points that do not agree on a geometry.
     """
     required = MIN_POINTS[geometry]
     distinct = len(np.unique(points, axis=0))

@@ -46,8 +46,8 @@ def verify(
         first: (P, 2) points (x, y) in the first image.
         second: (P, 2) matching points in the second image.
         size: (height, width) of the second image.
-        geometry: the model to fit.
-        threshold: maximum distance in pixels of an inlier from its epipolar line or its predicted position.
+        geometry: The model to fit.
+        threshold: Maximum distance in pixels of an inlier from its epipolar line or its predicted position.
     """
     count = len(first)
     rejected = Verification(None, np.zeros(count, bool), 0.0)

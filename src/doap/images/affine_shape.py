@@ -43,7 +43,7 @@ def affine_shape(image: Grey | Pyramid, frames: Frames) -> Frames:
     only.
 
     Args:
-        image: the image or its pyramid.
+        image: The image or its pyramid.
         frames: (N, 2, 3).
 
     Returns:
@@ -75,7 +75,7 @@ def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
     largest peak is refined by a parabola. Each frame gets one orientation.
 
     Args:
-        image: the image or its pyramid.
+        image: The image or its pyramid.
         frames: (N, 2, 3), of any orientation.
 
     Returns:

@@ -21,7 +21,7 @@ class Atlas:
 
     Args:
         images: (H, W) uint8 each.
-        device: device of the pyramids and of sampling.
+        device: Device of the pyramids and of sampling.
     """
 
     def __init__(self, images: Iterable[Grey], device: str | torch.device = "cpu") -> None:
@@ -51,8 +51,8 @@ class Atlas:
 
         Args:
             frames: (N, 2, 3).
-            grid: horizontal and vertical positions in the patch, in [-1, 1]: two (N, h, w) or (h, w) tensors.
-            extent: half the side of the patch in units of the frame's scale.
+            grid: Horizontal and vertical positions in the patch, in [-1, 1]: two (N, h, w) or (h, w) tensors.
+            extent: Half the side of the patch in units of the frame's scale.
             spacing: (N,) distance between patch pixels in image pixels, which selects the level.
             images: (N,) index of the image of each patch.
 

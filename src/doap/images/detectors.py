@@ -33,10 +33,10 @@ class ScaleSpaceDetector:
     """Settings of a detector of maxima in scale space.
 
     Attributes:
-        response: function whose maxima are detected.
-        scale: scale of a frame over the sigma of its maximum.
-        threshold: minimum response; for both detectors that of a blob 16 grey levels above its surroundings.
-        base_sigma: sigma of the first level of the scale space; for both detectors its frames have scale 1.2.
+        response: Function whose maxima are detected.
+        scale: Scale of a frame over the sigma of its maximum.
+        threshold: Minimum response; for both detectors that of a blob 16 grey levels above its surroundings.
+        base_sigma: Sigma of the first level of the scale space; for both detectors its frames have scale 1.2.
     """
 
     response: Response
@@ -52,7 +52,7 @@ def detect_harris(image: Grey, limit: int | None = None) -> Frames:
 
     Args:
         image: (H, W) uint8.
-        limit: maximum number of frames; None for all.
+        limit: Maximum number of frames; None for all.
 
     Returns:
         (N, 2, 3) float32.
@@ -67,7 +67,7 @@ def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
 
     Args:
         image: (H, W) uint8.
-        limit: maximum number of frames; None for all.
+        limit: Maximum number of frames; None for all.
 
     Returns:
         (N, 2, 3) float32.

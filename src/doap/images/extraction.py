@@ -23,7 +23,7 @@ class Pyramid:
 
     Args:
         image: (H, W) uint8.
-        device: device of the levels and of sampling.
+        device: Device of the levels and of sampling.
     """
 
     def __init__(self, image: Grey, device: str | torch.device = "cpu") -> None:
@@ -58,11 +58,11 @@ def extract_patches(
     """Extract the patch of every frame.
 
     Args:
-        image: the image, or its pyramid to share it between calls.
+        image: The image, or its pyramid to share it between calls.
         frames: (N, 2, 3).
-        size: side of the patches in pixels.
-        extent: half the side of the patch in units of the frame's scale.
-        device: device of the extraction; ignored for a pyramid, which has its own.
+        size: Side of the patches in pixels.
+        extent: Half the side of the patch in units of the frame's scale.
+        device: Device of the extraction; ignored for a pyramid, which has its own.
 
     Returns:
         (N, size, size) uint8; the border of the image is replicated.

@@ -26,7 +26,7 @@ def detect_dog(image: Grey, limit: int | None = None) -> Frames:
 
     Args:
         image: (H, W) uint8.
-        limit: maximum number of frames; None for all.
+        limit: Maximum number of frames; None for all.
 
     Returns:
         (N, 2, 3) float32.

@@ -53,7 +53,7 @@ def mixed_levels(numbers: Tensor, geometry: float = 1.0) -> JitterLevel:
 
     Args:
         numbers: (N,) integers: 0 for no jitter, then 1, 2, 3 for easy, hard and tough.
-        geometry: factor of the geometric jitter.
+        geometry: Factor of the geometric jitter.
     """
     values = _level_table(numbers.device)[numbers]
     return JitterLevel(*(geometry * values[:, :GEOMETRY_VALUES]).unbind(1), *values[:, GEOMETRY_VALUES:].unbind(1))
@@ -71,12 +71,12 @@ def jittered_views(
     """Extract one jittered patch per frame.
 
     Args:
-        pyramid: pyramid of the image.
+        pyramid: Pyramid of the image.
         frames: (N, 2, 3).
         level: "easy", "hard" or "tough".
-        size: side of the patches.
-        extent: half the side of the patch in units of the frame's scale.
-        random: generator on the pyramid's device.
+        size: Side of the patches.
+        extent: Half the side of the patch in units of the frame's scale.
+        random: Generator on the pyramid's device.
 
     Returns:
         (N, size, size) uint8.
@@ -111,10 +111,10 @@ def tilted_grid(
 
     Args:
         frames: (N, 2, 3).
-        strength: level of the jitter.
-        size: side of the patches.
-        random: generator on the frames' device.
-        visible: share of the patch's side that is sampled around its centre; one number, or (N,).
+        strength: Level of the jitter.
+        size: Side of the patches.
+        random: Generator on the frames' device.
+        visible: Share of the patch's side that is sampled around its centre; one number, or (N,).
 
     Returns:
         Two (N, s, s) tensors, horizontal and vertical, s = 2 size.

@@ -19,7 +19,7 @@ def read_grey(path: Path | str) -> Grey:
     their largest value becomes 255, because files of 16 bit often hold data of 12 bit.
 
     Raises:
-        DoapError: if the file does not exist or cannot be decoded.
+        DoapError: If the file does not exist or cannot be decoded.
     """
     path = Path(path)
     try:
@@ -76,7 +76,7 @@ def find_photos(paths: list[Path]) -> list[Path]:
     """List image files: the named files, and those in the named folders and below, sorted.
 
     Raises:
-        DoapError: if a path does not exist, or there is no image.
+        DoapError: If a path does not exist, or there is no image.
     """
     photos: list[Path] = []
     for path in paths:

@@ -41,8 +41,8 @@ def find_maxima(image: Grey, response: Response, threshold: float, base_sigma: f
     Args:
         image: (H, W) uint8.
         response: scale-normalised response: equal for a structure and its enlarged copy.
-        threshold: minimum response.
-        base_sigma: sigma of the first level, at least 1: below, pixel differences do not approximate derivatives.
+        threshold: Minimum response.
+        base_sigma: Sigma of the first level, at least 1: below, pixel differences do not approximate derivatives.
             Maxima are found from a third of an octave above it.
     """
     octaves = [(np.zeros((0, 3)), np.zeros(0))]

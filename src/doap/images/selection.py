@@ -20,7 +20,7 @@ def select_frames(frames: Frames, limit: int, shape: tuple[int, int]) -> Frames:
 
     Args:
         frames: (N, 2, 3), strongest first.
-        limit: maximum number of frames.
+        limit: Maximum number of frames.
         shape: (height, width) of the image.
 
     Returns:

@@ -42,8 +42,8 @@ def warp(pyramid: Pyramid, homography: Homography, size: tuple[int, int] | None 
     """Warp an image by a homography; its border is replicated.
 
     Args:
-        pyramid: pyramid of the image.
-        homography: from the image to the result.
+        pyramid: Pyramid of the image.
+        homography: From the image to the result.
         size: (height, width) of the result; that of the image by default.
 
     Returns:

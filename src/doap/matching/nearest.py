@@ -25,7 +25,7 @@ def nearest(queries: Descriptors, database: Descriptors) -> tuple[NDArray[np.int
         (N,) indices into the database; (N,) distances.
 
     Raises:
-        ValueError: if the descriptors differ in type or length, or the database is empty.
+        ValueError: If the descriptors differ in type or length, or the database is empty.
     """
     if queries.dtype != database.dtype or queries.shape[1:] != database.shape[1:]:
         raise ValueError(
@@ -71,7 +71,7 @@ def distinctive_matches(first: Descriptors, second: Descriptors, ratio: float) -
     Args:
         first: (N, D) float32 unit vectors, or (N, bits / 8) uint8.
         second: (K, …) of the same kind.
-        ratio: limit of the nearest distance over the second nearest; smaller is stricter.
+        ratio: Limit of the nearest distance over the second nearest; smaller is stricter.
 
     Returns:
         (P, 2) indices into first and second, ascending in the first; none if K < 2.

@@ -69,7 +69,7 @@ def read_card(weights: Path) -> Card:
     """Read the card beside a .safetensors file.
 
     Raises:
-        DoapError: if the card is missing or invalid.
+        DoapError: If the card is missing or invalid.
     """
     path = weights.with_suffix(".json")
     try:

@@ -17,9 +17,9 @@ class CentreSurround(PatchNetwork):
     2,669,120 parameters at 256 dimensions and the full width of 32.
 
     Args:
-        dimensions: length of the output; even, since each tower outputs half.
-        width: channels of each tower's first layer.
-        dropout: dropout probability of each tower, see `L2Net`.
+        dimensions: Length of the output; even, since each tower outputs half.
+        width: Channels of each tower's first layer.
+        dropout: Dropout probability of each tower, see `L2Net`.
     """
 
     def __init__(self, dimensions: int = 256, width: int = 32, dropout: float = 0.1) -> None:

@@ -22,11 +22,11 @@ class Descriptor(nn.Module):
     """A trained network and how to use it, as returned by `doap.load`.
 
     Args:
-        network: maps patches to activations.
+        network: Maps patches to activations.
         kind: "real" for unit vectors, "binary" for packed bits.
-        extent: half the side of the training patches, in units of the frame's scale.
-        name: name in tables and messages.
-        extents: best extent per detector, by the name of the detector.
+        extent: Half the side of the training patches, in units of the frame's scale.
+        name: Name in tables and messages.
+        extents: Best extent per detector, by the name of the detector.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ def describe_patches(patches: NDArray[np.uint8], model: Descriptor) -> NDArray[A
 
     Args:
         patches: (N, S, S) uint8 grey patches of any size S; they are resized to the input size of the model.
-        model: model from `doap.load`; `doap.networks.inference.optimize_for_inference` returns a faster copy.
+        model: Model from `doap.load`; `doap.networks.inference.optimize_for_inference` returns a faster copy.
 
     Returns:
         (N, dimensions) float32 unit vectors, or (N, bits / 8) uint8 for a binary model.

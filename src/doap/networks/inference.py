@@ -18,7 +18,7 @@ def optimize_for_inference(model: Descriptor) -> Descriptor:
     rounding errors elsewhere.
 
     Args:
-        model: model from `doap.load`; not modified.
+        model: Model from `doap.load`; not modified.
 
     Returns:
         The copy, on the same device. A handcrafted model has nothing to optimise and is returned itself.

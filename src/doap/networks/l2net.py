@@ -15,9 +15,9 @@ class L2Net(LayeredNetwork):
     1,334,560 parameters at 128 dimensions and width 32.
 
     Args:
-        dimensions: length of the output: dimensions of the descriptor, or its bits.
-        width: channels of the first layer; the other layers have 1, 2 or 4 times as many.
-        dropout: dropout probability before the last layer.
+        dimensions: Length of the output: dimensions of the descriptor, or its bits.
+        width: Channels of the first layer; the other layers have 1, 2 or 4 times as many.
+        dropout: Dropout probability before the last layer.
     """
 
     def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1) -> None:

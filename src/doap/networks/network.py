@@ -11,7 +11,7 @@ class PatchNetwork(nn.Module):
     objective and `Descriptor` normalise or threshold these.
 
     Args:
-        dimensions: length of the output: dimensions of the descriptor, or its bits.
+        dimensions: Length of the output: dimensions of the descriptor, or its bits.
         input_size: S, side of the patches in pixels.
     """
 

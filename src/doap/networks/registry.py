@@ -26,7 +26,7 @@ def list_models(pattern: str = "*") -> list[str]:
     """Return the sorted names of the models that ship with the package.
 
     Args:
-        pattern: glob pattern that the names must match, as in `timm.list_models`.
+        pattern: Glob pattern that the names must match, as in `timm.list_models`.
 
     Example:
         >>> import doap
@@ -41,16 +41,16 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
     """Load a model or a baseline by name, or from a .safetensors file.
 
     Args:
-        name_or_path: name of a shipped model ("doap-128"); name of a handcrafted baseline ("rootsift"); path of
+        name_or_path: Name of a shipped model ("doap-128"); name of a handcrafted baseline ("rootsift"); path of
             weights with their card ("out/demo/real/weights.safetensors"); or path of the published weights of a
             baseline, which need no card.
-        device: device of the returned model.
+        device: Device of the returned model.
 
     Returns:
         The model in eval mode.
 
     Raises:
-        DoapError: for an unknown name, a missing or invalid card, or weights that do not match the card.
+        DoapError: For an unknown name, a missing or invalid card, or weights that do not match the card.
 
     Example:
         >>> import doap
@@ -91,10 +91,10 @@ def save(descriptor: Descriptor, path: Path, architecture: Architecture, origin:
     """Write the weights of a model to a .safetensors file, then its card beside it.
 
     Args:
-        descriptor: model to save.
-        path: path of the .safetensors file.
-        architecture: architecture that its network was built from.
-        origin: provenance for the card.
+        descriptor: Model to save.
+        path: Path of the .safetensors file.
+        architecture: Architecture that its network was built from.
+        origin: Provenance for the card.
     """
     tensors = {name: value.contiguous().cpu() for name, value in descriptor.network.state_dict().items()}
     content = safetensors.torch.save(tensors)
@@ -125,7 +125,7 @@ def find_weights(name_or_path: str) -> Path:
     """Return the .safetensors file of the model that `load` loads by this name or path.
 
     Raises:
-        DoapError: if there is no such model or file.
+        DoapError: If there is no such model or file.
     """
     if name_or_path in list_models():
         return WEIGHTS_FOLDER / f"{name_or_path}.safetensors"

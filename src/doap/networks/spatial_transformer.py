@@ -35,9 +35,9 @@ class SpatialTransformer(nn.Module):
     The prediction layer is initialised to zero, so training starts with the identity: the whole patch at 32x32.
 
     Args:
-        width: channels of the first layer; the second has twice as many. With 16, used for the paper's L2Net, it has
+        width: Channels of the first layer; the second has twice as many. With 16, used for the paper's L2Net, it has
             36,438 parameters and needs 1.7 million multiplications per patch, 4.5 % of those of the network.
-        padding: values beyond the patch: "replicate" repeats its border, as in the paper; "zeros" is black, which
+        padding: Values beyond the patch: "replicate" repeats its border, as in the paper; "zeros" is black, which
             leaves unwanted edges according to the paper.
     """
 
@@ -83,8 +83,8 @@ class TransformedNetwork(PatchNetwork):
     """A network behind a Spatial Transformer.
 
     Args:
-        transformer: aligns 42x42 patches to 32x32.
-        network: network that reads the aligned patches.
+        transformer: Aligns 42x42 patches to 32x32.
+        network: Network that reads the aligned patches.
     """
 
     def __init__(self, transformer: SpatialTransformer, network: PatchNetwork) -> None:
@@ -111,7 +111,7 @@ def resample(patches: Tensor, transforms: Tensor, padding: Padding) -> Tensor:
     Args:
         patches: (N, 1, 42, 42).
         transforms: (N, 2, 3) within the bounds, see `SpatialTransformer.predict_transforms`.
-        padding: values beyond the patch, see `SpatialTransformer`.
+        padding: Values beyond the patch, see `SpatialTransformer`.
 
     Returns:
         (N, 1, 32, 32).

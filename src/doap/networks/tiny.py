@@ -23,9 +23,9 @@ class Tiny(LayeredNetwork):
     total: 77,448 parameters at 128 dimensions and width 32, 77,192 at 256.
 
     Args:
-        dimensions: length of the output: dimensions of the descriptor, or its bits.
-        width: channels of the second and third layer; the first has a quarter as many.
-        dropout: dropout probability before the head.
+        dimensions: Length of the output: dimensions of the descriptor, or its bits.
+        width: Channels of the second and third layer; the first has a quarter as many.
+        dropout: Dropout probability before the head.
     """
 
     def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1) -> None:

@@ -145,7 +145,7 @@ def dense_histograms(
         groups: (M,) integer group of each patch.
         kind: "real" or "binary".
         bins: b, the number of bin intervals.
-        ignore: an `IgnoreTable`, or an (M, M) bool mask: whether query i ignores item j.
+        ignore: An `IgnoreTable`, or an (M, M) bool mask: whether query i ignores item j.
 
     Returns:
         h⁺ and h, each (M, bins + 1).

@@ -27,9 +27,9 @@ def backward_in_chunks(network: nn.Module, chunks: Sequence[Tensor], objective: 
     every chunk's backward reduces them.
 
     Args:
-        network: maps N patches to (N, d) outputs.
-        chunks: the patches of the list, split into inputs of `network`.
-        objective: maps all M outputs, (M, d), to the scalar loss; to scale the loss, scale it here.
+        network: Maps N patches to (N, d) outputs.
+        chunks: The patches of the list, split into inputs of `network`.
+        objective: Maps all M outputs, (M, d), to the scalar loss; to scale the loss, scale it here.
 
     Returns:
         The loss, detached.

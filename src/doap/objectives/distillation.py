@@ -60,7 +60,7 @@ class SimilarityLoss(nn.Module):
 
     Args:
         kind: "real" or "binary", of the student.
-        teacher_kind: of the teacher.
+        teacher_kind: Of the teacher.
     """
 
     def __init__(self, kind: Kind, teacher_kind: Kind) -> None:

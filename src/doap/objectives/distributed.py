@@ -74,7 +74,7 @@ class GatheredLoss(nn.Module):
     Value and gradient are scaled as in `DistributedAveragePrecisionLoss`; the work is not split.
 
     Args:
-        objective: maps (M, d) outputs, (M,) groups and an `IgnoreTable` or None to a scalar.
+        objective: Maps (M, d) outputs, (M,) groups and an `IgnoreTable` or None to a scalar.
     """
 
     def __init__(self, objective: nn.Module) -> None:
@@ -87,7 +87,7 @@ class GatheredLoss(nn.Module):
         Args:
             outputs: (m, d) raw activations of this rank.
             groups: (m,) integer group of each of its patches.
-            ignore: pairs to leave out, with (m,) labels.
+            ignore: Pairs to leave out, with (m,) labels.
         """
         check_labels("groups", groups, len(outputs))
         loss: Tensor = self.objective(*_gather_batch(outputs, groups, ignore))
@@ -127,7 +127,7 @@ def gather_outputs(outputs: Tensor, counts: list[int] | None = None) -> Tensor:
 
     Args:
         outputs: (m, d) outputs of this rank.
-        counts: number of rows of each rank; gathered if not given.
+        counts: Number of rows of each rank; gathered if not given.
     """
     gathered: Tensor = _GatherOutputs.apply(outputs, counts or _row_counts(outputs, outputs.device))  # type: ignore[no-untyped-call]
     return gathered

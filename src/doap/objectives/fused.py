@@ -106,9 +106,9 @@ def fused_histograms(
         groups: (M,) integers, on the descriptors' device, or on the CPU, which avoids sorting on a GPU.
         kind: "real" or "binary".
         bins: b, the number of bin intervals.
-        ignore: pairs to ignore, on the descriptors' device, or None.
-        rows: the range of the sorted items that this process computes, all by default.
-        gather_rows: concatenates the rows of all processes in order; needed if `rows` is given.
+        ignore: Pairs to ignore, on the descriptors' device, or None.
+        rows: The range of the sorted items that this process computes, all by default.
+        gather_rows: Concatenates the rows of all processes in order; needed if `rows` is given.
 
     Returns:
         h⁺ and h, each (M, bins + 1).

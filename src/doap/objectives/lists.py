@@ -82,12 +82,12 @@ class RankedLists:
     """Parameters of the histograms of a batch whose items are sorted by group: matches lie near the diagonal.
 
     Args:
-        kind: which distance, Euclidean ("real") or Hamming ("binary").
+        kind: Which distance, Euclidean ("real") or Hamming ("binary").
         bins: b, the number of bin intervals.
         width: w, the distance between two bin centres.
         groups: (M,) int64, ascending.
-        ignore: pairs to ignore, in the same order, or None.
-        rows: the queries to compute; each of them ranks all M items.
+        ignore: Pairs to ignore, in the same order, or None.
+        rows: The queries to compute; each of them ranks all M items.
     """
 
     kind: Kind

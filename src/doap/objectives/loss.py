@@ -56,8 +56,8 @@ class AveragePrecisionLoss(nn.Module):
         kind: "real" (L2-normalised, Euclidean) or "binary" (tanh, Hamming).
         bins: b, the number of bin intervals. The default is the paper's: 25 for real-valued descriptors, and the
             number of bits for binary ones, one bin per integer distance. With `bin_power` the default is 10.
-        pooled_weight: weight of the pooled lists.
-        matching_weight: weight of the matching list. With `bin_power`, its bins are the paper's.
+        pooled_weight: Weight of the pooled lists.
+        matching_weight: Weight of the matching list. With `bin_power`, its bins are the paper's.
         bin_power: None for bins that are even in D. Otherwise bins are even in u^bin_power, where u in [0, 1] is
             D²/4 between unit vectors and D/d between d bits. Larger powers give wider bins among near neighbours
             and narrower bins among the many distant items. A power of 1 gives FastAP's bins.
@@ -108,13 +108,13 @@ class AveragePrecisionLoss(nn.Module):
         Args:
             outputs: (M, d) raw activations of the network; normalisation or tanh is applied here.
             groups: (M,) integer group of each patch. On the CPU they are checked without synchronising a GPU.
-            ignore: pairs to leave out of the lists, as an `IgnoreTable`, or, in batches small enough for M x M
+            ignore: Pairs to leave out of the lists, as an `IgnoreTable`, or, in batches small enough for M x M
                 tensors, as an (M, M) bool mask: whether query i ignores item j. Patches of one group are never
                 ignored.
             pools: (M,) integer pool of each query, such as its photo or sequence; one pool of all by default.
 
         Raises:
-            ValueError: if shapes or types are wrong, or no patch has a match.
+            ValueError: If shapes or types are wrong, or no patch has a match.
         """
         batch = self._check(outputs, groups, ignore)
         matches, ranked = self._histograms(batch)

@@ -42,7 +42,7 @@ def matching_average_precision(
         groups: (M,) integers, on any device; at least two are equal.
         kind: "real" or "binary".
         bins: b, the number of bin intervals.
-        ignore: an `IgnoreTable` on the descriptors' device, or an (M, M) bool mask there.
+        ignore: An `IgnoreTable` on the descriptors' device, or an (M, M) bool mask there.
     """
     device = descriptors.device
     first, second = matching_pairs(groups)

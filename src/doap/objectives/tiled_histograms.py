@@ -38,7 +38,7 @@ def histograms(descriptors: Tensor, lists: RankedLists) -> tuple[Tensor, Tensor]
 
     Args:
         descriptors: (M, d) unit vectors or relaxed bits, sorted by group.
-        lists: parameters of the histograms.
+        lists: Parameters of the histograms.
 
     Returns:
         h⁺ and h, each (len(rows), bins + 1); NaN if a descriptor is not finite.
@@ -69,7 +69,7 @@ def descriptor_gradient(descriptors: Tensor, lists: RankedLists, grad_matches: T
 
     Args:
         descriptors: (M, d), as in `histograms`.
-        lists: parameters of the histograms.
+        lists: Parameters of the histograms.
         grad_matches: ∂L/∂h⁺ of all M queries, (M, bins + 1).
         grad_ranked: ∂L/∂h of all M queries, (M, bins + 1).
 

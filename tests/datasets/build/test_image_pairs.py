@@ -14,7 +14,7 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.images.reading import read_grey
-from support.small_frame_set import (
+from support.sets.small_frame_set import (
     MOTION,
     PLANE,
     SHAPE,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from doap.datasets.build.shared_points import determine_geometry, sample_overlapping_pairs, shared_points
-from support.small_frame_set import (
+from support.sets.small_frame_set import (
     PLANE,
     SHAPE,
     FrameSetMaker,

@@ -9,7 +9,7 @@ from doap.datasets.build.cutting import cut_patches
 from doap.datasets.build.splitting import choose_val, trim_frames, write_split
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.scenes import SetScene, find_scenes
-from support.small_frame_set import FrameSetMaker, add_singles, small_frame_set
+from support.sets.small_frame_set import FrameSetMaker, add_singles, small_frame_set
 
 
 def described(data: FrameSet) -> set[tuple[object, ...]]:

@@ -6,7 +6,7 @@ import numpy as np
 from doap.datasets.build.assembly import Photo, Scene
 from doap.datasets.build.summary import write_summary
 from doap.images.reconstruction.scene_frames import SceneFrames
-from support.small_frame_set import small_frame_set
+from support.sets.small_frame_set import small_frame_set
 
 HOSTILE = "<script>alert('\"&')</script>"
 

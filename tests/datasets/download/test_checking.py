@@ -11,7 +11,7 @@ from PIL import Image
 from doap.datasets.download import checking
 from doap.datasets.download.checking import Content, content_hash
 from doap.errors import DoapError
-from support.small_official_sets import (
+from support.sets.small_official_sets import (
     STRIPS,
     make_hpatches,
     make_oxford,

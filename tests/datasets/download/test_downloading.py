@@ -10,9 +10,9 @@ from doap.datasets.download.catalogue import CATALOGUE, DataSet, RemoteFile, fin
 from doap.datasets.download.downloading import download
 from doap.datasets.download.fetching import RetryPolicy
 from doap.errors import DoapError
-from support.hostile_archives import HOSTILE, tarred, zipped
 from support.local_server import Site, serving
-from support.small_official_sets import make_hpatches, make_oxford, make_phototour, make_tasks
+from support.sets.hostile_archives import HOSTILE, tarred, zipped
+from support.sets.small_official_sets import make_hpatches, make_oxford, make_phototour, make_tasks
 
 QUICK = RetryPolicy(timeout=0.2, attempts=2, delay=0)
 

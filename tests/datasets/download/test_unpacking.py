@@ -9,7 +9,7 @@ import pytest
 
 from doap.datasets.download.unpacking import is_archive, unpack
 from doap.errors import DoapError
-from support.hostile_archives import GOOD, HOSTILE, tar_file, tar_of, tarred, zipped
+from support.sets.hostile_archives import GOOD, HOSTILE, tar_file, tar_of, tarred, zipped
 
 KINDS = {
     "zip": zipped(GOOD),

@@ -14,7 +14,7 @@ from scipy.io import savemat
 from doap import DoapError, PatchSet
 from doap.datasets.official.hpatches import STRIPS, write_hpatches_folder
 from doap.datasets.official.opening import cache_folder, locate, open_dataset, select_sequences
-from support.official_formats import some_phototour
+from support.sets.official_formats import some_phototour
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from doap import DoapError, PatchSet
 from doap.datasets.official.phototour import convert_phototour, read_pairs
-from support.official_formats import some_phototour, write_bmp
+from support.sets.official_formats import some_phototour, write_bmp
 
 
 def test_patches_points_and_padding(tmp_path: Path) -> None:

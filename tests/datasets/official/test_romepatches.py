@@ -11,7 +11,7 @@ from PIL import Image
 from doap import DoapError, PatchSet
 from doap.datasets.official.romepatches import convert_romepatches, find_patches, read_mat
 from doap.types import Grey
-from support.official_formats import PER_GROUP, QUERIES, write_half, write_mat5, write_mat73
+from support.sets.official_formats import PER_GROUP, QUERIES, write_half, write_mat5, write_mat73
 
 WRITERS = {"version 5": write_mat5, "version 7.3": write_mat73}
 

@@ -6,7 +6,7 @@ from PIL import Image
 
 from doap import DoapError
 from doap.datasets.sets.image_pairs import PairFiles, find_pairs, read_points
-from support.small_pairs import homography, write_pair, write_points, write_sequence
+from support.sets.small_pairs import homography, write_pair, write_points, write_sequence
 
 
 def test_sequences_and_folders_of_pairs_are_found_together(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import pytest
 
 from doap import PatchSet
 from doap.datasets.sets.scenes import SetScene, find_scenes, seeded_order
-from support.small_frame_set import (
+from support.sets.small_frame_set import (
     FrameSetMaker,
     add_plane,
     add_singles,

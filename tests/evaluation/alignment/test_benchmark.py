@@ -15,7 +15,7 @@ from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.spatial_transformer import TransformedNetwork
 from doap.types import Grey
-from support.captured_figures import capture_figures
+from support.figures import record_figures
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_the_figure_shows_every_patch(
     model: Descriptor, patch_set: PatchSet, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups = align(model, patch_set).groups[:columns]
-    figures = capture_figures(monkeypatch, "doap.evaluation.alignment.figure")
+    figures = record_figures(monkeypatch)
     draw_alignment(groups, tmp_path / "figure.png")
     sheets = [np.asarray(axes.images[0].get_array()) for axes in figures[0].axes]
     assert len(sheets) == 3 * columns

@@ -20,9 +20,9 @@ from doap.evaluation.hpatches.matching import matching
 from doap.evaluation.hpatches.tables import HEADLINES, hpatches_tables, mean_score
 from doap.evaluation.hpatches.task_data import TASKS, open_tasks
 from doap.types import Descriptors, Progress, no_progress
-from support.captured_figures import capture_figures, points
+from support.figures import points, record_figures
+from support.sets.small_official_sets import make_hpatches
 from support.slow_hpatches import some_codes
-from support.small_official_sets import make_hpatches
 
 NAMES = ("i_one", "v_two", "v_three")
 
@@ -190,7 +190,7 @@ def test_the_figure_has_one_panel_per_task(
     result: Result, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     selected = result.model_copy(update={"scores": [s for s in result.scores if s["task"] in TASKS[:count]]})
-    figures = capture_figures(monkeypatch, "doap.evaluation.hpatches.figure")
+    figures = record_figures(monkeypatch)
     draw_hpatches(selected, tmp_path / "tasks.png")
     panels = figures[0].axes
     assert [axes.get_xlabel().split()[1] for axes in panels] == list(TASKS[:count])

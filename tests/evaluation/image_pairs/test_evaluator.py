@@ -14,8 +14,8 @@ from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import score_pair
 from doap.images.extraction import extract_patches
 from doap.types import Frames, Grey
+from support.sets.small_pairs import write_pair, write_sequence
 from support.small_models import with_extents
-from support.small_pairs import write_pair, write_sequence
 
 
 @pytest.fixture

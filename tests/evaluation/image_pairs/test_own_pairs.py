@@ -10,7 +10,7 @@ from doap.evaluation.harness.result import Result, read_result
 from doap.evaluation.image_pairs.own_pairs import ImagePairs
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import score_pair
-from support.small_pairs import write_pair
+from support.sets.small_pairs import write_pair
 
 
 @pytest.fixture

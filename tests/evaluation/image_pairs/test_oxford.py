@@ -11,7 +11,7 @@ from doap.evaluation.image_pairs.oxford import find_oxford
 from doap.evaluation.image_pairs.oxford_figure import draw_oxford
 from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES, by_sequence, mean_of_six
 from doap.evaluation.metrics.significance import summarise
-from support.small_pairs import homography, write_sequence
+from support.sets.small_pairs import homography, write_sequence
 
 
 def test_the_first_image_is_paired_with_each_other(tmp_path: Path) -> None:

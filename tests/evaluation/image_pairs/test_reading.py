@@ -9,7 +9,7 @@ from doap.errors import DoapError
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.images.detectors import DETECTORS
 from doap.types import Frames, Grey
-from support.small_pairs import write_pair, write_sequence
+from support.sets.small_pairs import write_pair, write_sequence
 
 
 def test_the_ground_truth_is_read_from_the_file(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from doap.networks.card import Origin
 from doap.networks.descriptor import describe_patches
 from doap.networks.registry import find_card, save
 from doap.types import Descriptors
-from support.small_phototour import PAIRS, learnable_phototour
+from support.sets.small_phototour import PAIRS, learnable_phototour
 
 
 @pytest.fixture

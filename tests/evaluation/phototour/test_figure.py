@@ -4,7 +4,7 @@ import pytest
 
 from doap.evaluation.harness.result import Result
 from doap.evaluation.phototour.figure import draw_phototour
-from support.captured_figures import capture_figures, points
+from support.figures import points, record_figures
 
 
 def test_every_descriptor_is_a_curve_in_its_colour_and_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_every_descriptor_is_a_curve_in_its_colour_and_a_dot(tmp_path: Path, mon
             for n, (scene, name) in enumerate(tested)
         ],
     )
-    written = capture_figures(monkeypatch, "doap.evaluation.phototour.figure")
+    written = record_figures(monkeypatch)
     draw_phototour(result, tmp_path / "roc.png")
     liberty, yosemite = written[0].axes
     assert [axes.get_title() for axes in (liberty, yosemite)] == ["tested on liberty", "tested on yosemite"]

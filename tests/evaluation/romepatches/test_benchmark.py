@@ -12,7 +12,7 @@ from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.romepatches.benchmark import RomePatches, open_halves
 from doap.evaluation.romepatches.retrieval import distance_rows, mean_average_precision
-from support.official_formats import write_half
+from support.sets.official_formats import write_half
 
 
 def tie_aware_precision(items: list[tuple[float, bool]]) -> float | None:

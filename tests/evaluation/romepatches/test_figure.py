@@ -5,7 +5,7 @@ import pytest
 from doap.evaluation.harness.result import Result
 from doap.evaluation.romepatches.figure import draw_romepatches
 from doap.evaluation.romepatches.tables import romepatches_table
-from support.captured_figures import capture_figures
+from support.figures import record_figures
 
 RESULT = Result(
     benchmark="romepatches",
@@ -24,7 +24,7 @@ RESULT = Result(
 
 
 def test_the_best_on_the_test_half_is_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = capture_figures(monkeypatch, "doap.evaluation.romepatches.figure")
+    written = record_figures(monkeypatch)
     draw_romepatches(RESULT, tmp_path / "bars.png")
     (axes,) = written[0].axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["bits", "good"]  # from below

@@ -13,7 +13,7 @@ def sample_symmetries(groups: Tensor, random: torch.Generator) -> Tensor:
 
     Args:
         groups: (M,) integer group of each patch, in any order. On the CPU, to avoid a synchronisation with the GPU.
-        random: generator on the device of the result.
+        random: Generator on the device of the result.
 
     Returns:
         (M,) the symmetry of each patch, in 0..7.
@@ -29,8 +29,8 @@ def sample_zooms(groups: Tensor, max_octaves: float, random: torch.Generator) ->
 
     Args:
         groups: (M,) integer group of each patch, as in `sample_symmetries`.
-        max_octaves: largest zoom.
-        random: generator on the device of the result.
+        max_octaves: Largest zoom.
+        random: Generator on the device of the result.
 
     Returns:
         (M,) octaves of each patch.

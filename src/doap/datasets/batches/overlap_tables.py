@@ -19,8 +19,8 @@ class OverlapTables:
     and stay on the CPU, where the objective can validate them without synchronising with the GPU.
 
     Args:
-        data: the set, with its `overlaps`.
-        device: device of the tables.
+        data: The set, with its `overlaps`.
+        device: Device of the tables.
     """
 
     def __init__(self, data: GroupedSet, device: str | torch.device = "cpu") -> None:

@@ -19,10 +19,10 @@ class SequencePairSampler:
     each batch, as many as fit half of it. If one sequence has fewer, both contribute as many as that one.
 
     Args:
-        data: the set to sample from.
+        data: The set to sample from.
         batch_size: M, the maximum number of patches in a batch; groups are never cut to fill it.
-        seed: determines all batches.
-        views_per_group: number of items per group, see `GroupItems`; all items by default.
+        seed: Determines all batches.
+        views_per_group: Number of items per group, see `GroupItems`; all items by default.
     """
 
     def __init__(self, data: GroupedSet, batch_size: int, seed: int, views_per_group: int | None = None) -> None:
@@ -77,11 +77,11 @@ class PoolSampler:
     - at most P - 1 further blocks, too few for another batch.
 
     Args:
-        data: the set to sample from.
+        data: The set to sample from.
         pools_per_batch: P, the number of pools in a batch.
         groups_per_sequence: G, the number of groups from each pool.
-        seed: determines all batches.
-        views_per_group: number of items per group, see `GroupItems`; all items by default.
+        seed: Determines all batches.
+        views_per_group: Number of items per group, see `GroupItems`; all items by default.
         pools: (number of groups,) integer pool of each group, in the order of `members_start`, for example its
             photo. By default the pools are the sequences.
     """

@@ -29,10 +29,10 @@ class ResidentFrames:
     """Patches of a frame set by index, extracted on a device. The photos take about 4/3 byte per pixel there.
 
     Args:
-        frames: the set.
-        device: device of the photos and of the extraction.
-        size: side of the patches.
-        progress: callback, called as progress(done, total) after each decoded photo.
+        frames: The set.
+        device: Device of the photos and of the extraction.
+        size: Side of the patches.
+        progress: Callback, called as progress(done, total) after each decoded photo.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class ResidentFrames:
 
         Args:
             indices: (M,) frame indices; a repeated index gives different views.
-            random: generator on the device; determines the views.
+            random: Generator on the device; determines the views.
             zooms: (M,) octaves by which each patch is magnified: with z, the patch shows the central 2^-z of the
                 side, in full resolution. No zoom by default.
-            jitter: factor of the geometric jitter.
+            jitter: Factor of the geometric jitter.
 
         Returns:
             (M, size, size) uint8 on the device.

@@ -23,9 +23,9 @@ class PatchSource(Protocol):
 
         Args:
             indices: (M,) item indices.
-            random: generator on the device; determines the views of a frame set.
+            random: Generator on the device; determines the views of a frame set.
             zooms: (M,) octaves by which each patch is magnified; frame sets only.
-            jitter: factor of the geometric jitter; frame sets only.
+            jitter: Factor of the geometric jitter; frame sets only.
         """
 
 
@@ -35,12 +35,12 @@ class ResidentPatches:
     Sets larger than the limit stay memory-mapped; their batches are copied, to a GPU through pinned memory.
 
     Args:
-        patches: the set.
-        device: device of the patches.
-        size: side to resize them to by area averaging; their own by default.
-        limit: keep the set on the device if its resized pixels take at most this many bytes. By default half of
+        patches: The set.
+        device: Device of the patches.
+        size: Side to resize them to by area averaging; their own by default.
+        limit: Keep the set on the device if its resized pixels take at most this many bytes. By default half of
             the free memory of a GPU, and 2 GiB on the CPU.
-        progress: callback, called as progress(done, total) while patches are loaded.
+        progress: Callback, called as progress(done, total) while patches are loaded.
     """
 
     def __init__(

@@ -28,14 +28,14 @@ class GroupItems:
     """The items that each group contributes to a batch.
 
     Args:
-        data: the set to sample from.
-        views_per_group: number of items per group, sampled at random from larger groups. Smaller groups contribute
+        data: The set to sample from.
+        views_per_group: Number of items per group, sampled at random from larger groups. Smaller groups contribute
             all items; if every use of an item gives a new view, items are repeated about equally often to reach the
             number. None for whole groups.
 
     Attributes:
-        usable: groups, as positions in `members_start`, that contribute at least two items; others have no match.
-        counts: number of items that each group contributes.
+        usable: Groups, as positions in `members_start`, that contribute at least two items; others have no match.
+        counts: Number of items that each group contributes.
     """
 
     def __init__(self, data: GroupedSet, views_per_group: int | None = None) -> None:
@@ -76,10 +76,10 @@ class GroupSampler:
     left at the end of an epoch, too few for a batch, differ between epochs, because each epoch has its own order.
 
     Args:
-        data: the set to sample from.
+        data: The set to sample from.
         batch_size: M, the maximum number of patches in a batch; groups are never cut to fill it.
-        seed: determines all batches.
-        views_per_group: number of items per group, see `GroupItems`; all items by default.
+        seed: Determines all batches.
+        views_per_group: Number of items per group, see `GroupItems`; all items by default.
     """
 
     def __init__(self, data: GroupedSet, batch_size: int, seed: int, views_per_group: int | None = None) -> None:
@@ -123,10 +123,10 @@ class EveryGroupFirstSampler:
     at least once. No group occurs twice in a batch.
 
     Args:
-        data: the set to sample from.
+        data: The set to sample from.
         batch_size: M, the maximum number of patches in a batch; groups are never cut to fill it.
-        seed: determines all batches.
-        views_per_group: number of items per group, see `GroupItems`; all items by default.
+        seed: Determines all batches.
+        views_per_group: Number of items per group, see `GroupItems`; all items by default.
     """
 
     def __init__(self, data: GroupedSet, batch_size: int, seed: int, views_per_group: int | None = None) -> None:
@@ -162,11 +162,11 @@ def shard_batch(indices: Ids, groups: Ids, rank: int, ranks: int) -> Ids:
     Args:
         indices: (M,) item indices of the batch, group by group, as samplers return them.
         groups: (M,) the group of each item.
-        rank: index of this rank, in 0..ranks-1.
-        ranks: number of ranks.
+        rank: Index of this rank, in 0..ranks-1.
+        ranks: Number of ranks.
 
     Raises:
-        DoapError: if there are fewer groups than ranks.
+        DoapError: If there are fewer groups than ranks.
     """
     ends = np.concatenate(([0], np.flatnonzero(groups[1:] != groups[:-1]) + 1, [len(groups)]))
     if len(ends) - 1 < ranks:

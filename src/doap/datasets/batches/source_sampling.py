@@ -25,15 +25,15 @@ class SourceSampler:
     fill, whatever the weights.
 
     Args:
-        frames: the set to sample from.
+        frames: The set to sample from.
         pools_per_batch: P, the number of pools in a batch.
         groups_per_sequence: G, the number of groups from each pool; smaller pools are skipped.
-        seed: determines all batches.
-        views_per_group: number of items per group, see `GroupItems`.
-        source_weights: relative number of pools in a batch, by source.
+        seed: Determines all batches.
+        views_per_group: Number of items per group, see `GroupItems`.
+        source_weights: Relative number of pools in a batch, by source.
 
     Raises:
-        DoapError: if the sources with a positive weight have fewer than P pools.
+        DoapError: If the sources with a positive weight have fewer than P pools.
     """
 
     def __init__(

@@ -77,12 +77,12 @@ def frame_set_from_photos(
     """Build a frame set from unrelated photos: each detected frame is a group, each photo a sequence.
 
     Args:
-        photos: name and image of each photo.
-        detect: function that returns the frames of an image, (N, 2, 3); photos without frames are dropped.
-        extent: half the side of a patch in units of its frame's scale.
+        photos: Name and image of each photo.
+        detect: Function that returns the frames of an image, (N, 2, 3); photos without frames are dropped.
+        extent: Half the side of a patch in units of its frame's scale.
 
     Raises:
-        DoapError: if no photo has a frame.
+        DoapError: If no photo has a frame.
     """
     names, encoded, detected = [], [], []
     for name, image in photos:

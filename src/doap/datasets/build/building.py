@@ -66,14 +66,14 @@ def build(
     Photos of one scene or of one static view must be in one folder.
 
     Args:
-        paths: photos and folders, which are searched recursively.
-        target: the set to create; refused if it exists.
-        settings: settings of the build.
-        pixels: write a patch set; otherwise a frame set of photos and frames.
-        progress: callback, called as progress(step, done, total).
+        paths: Photos and folders, which are searched recursively.
+        target: The set to create; refused if it exists.
+        settings: Settings of the build.
+        pixels: Write a patch set; otherwise a frame set of photos and frames.
+        progress: Callback, called as progress(step, done, total).
 
     Raises:
-        DoapError: if no photo has groups, or another build of this set is running.
+        DoapError: If no photo has groups, or another build of this set is running.
     """
     if target.exists():
         raise DoapError(f"{target}: exists already; remove it or choose another name")

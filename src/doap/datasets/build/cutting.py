@@ -32,12 +32,12 @@ def cut_patches(
     patches, then 1, 2, 3. The labels "photo" and "source" are those of the frame set, and every patch keeps its frame.
 
     Args:
-        frames: the frame set.
-        path: the patch set to write.
-        size: side of the patches in pixels.
-        views_per_group: minimum number of patches per group.
-        seed: determines the views.
-        progress: callback, called as progress(done, total) with numbers of photos.
+        frames: The frame set.
+        path: The patch set to write.
+        size: Side of the patches in pixels.
+        views_per_group: Minimum number of patches per group.
+        seed: Determines the views.
+        progress: Callback, called as progress(done, total) with numbers of photos.
     """
     with write_patch_set(path, size, frames.sequence_names, frames.extent) as writer:
         append_patches(frames, writer, views_per_group, seed, progress)

@@ -41,8 +41,8 @@ class FolderSummary:
     """Summary of the folder of a sequence.
 
     Attributes:
-        patches: number of patches per strip.
-        overlaps: mean overlap of frames with their jittered versions, by level.
+        patches: Number of patches per strip.
+        overlaps: Mean overlap of frames with their jittered versions, by level.
     """
 
     patches: int
@@ -55,7 +55,7 @@ def missing_sequences(
     """Return the sequences that have no folder in `output` yet; create `output` if it does not exist.
 
     Raises:
-        DoapError: if `output` is complete, has other settings or other content, or two sequences share a name.
+        DoapError: If `output` is complete, has other settings or other content, or two sequences share a name.
     """
     names = [sequence.name for sequence in sequences]
     for sequence in sequences:
@@ -79,7 +79,7 @@ def make_hpatches(sequence: ImageSequence, output: Path, settings: HPatchesSetti
     """Write the folder of one sequence into `output`, under its name, atomically.
 
     Raises:
-        DoapError: if an image cannot be read, or no frame is inside all images.
+        DoapError: If an image cannot be read, or no frame is inside all images.
     """
     images = [read_grey(path) for path in sequence.images]
     name_hash = zlib.crc32(sequence.name.encode())  # makes the result independent of the order of sequences
@@ -103,8 +103,8 @@ def choose_frames(
     Args:
         images: n images, (H, W) uint8.
         homographies: (n, 3, 3) from the first image to each.
-        points: maximum number of frames, in total and per detector; the strongest of each detector are used.
-        random: selects one of overlapping frames, and the frames to keep if there are more than `points`.
+        points: Maximum number of frames, in total and per detector; the strongest of each detector are used.
+        random: Selects one of overlapping frames, and the frames to keep if there are more than `points`.
 
     Returns:
         (N, 2, 3), N <= points.
@@ -129,11 +129,11 @@ def cut_strips(
     """Extract the patches of frames in all images.
 
     Args:
-        images: six images, the reference first.
+        images: Six images, the reference first.
         homographies: (6, 3, 3) from the reference to each.
         frames: (N, 2, 3) of the reference.
-        levels: jitter by level; "easy", "hard" and "tough" give the strips e, h and t.
-        random: generator of the jitter.
+        levels: Jitter by level; "easy", "hard" and "tough" give the strips e, h and t.
+        random: Generator of the jitter.
 
     Returns:
         The strips, (N, 65, 65) uint8 by name, and the mean overlap of frames with their jittered versions, by level.

@@ -56,13 +56,13 @@ def make_pairs(data: FrameSet, target: Path, settings: PairSettings, progress: P
     """Write a folder of image pairs from a frame set, atomically.
 
     Args:
-        data: photos that nothing is trained on.
-        target: the folder to create; refused if it exists.
-        settings: numbers of pairs, and the seed.
-        progress: callback, called as progress(done, total) with numbers of scenes.
+        data: Photos that nothing is trained on.
+        target: The folder to create; refused if it exists.
+        settings: Numbers of pairs, and the seed.
+        progress: Callback, called as progress(done, total) with numbers of scenes.
 
     Raises:
-        DoapError: if no scene gives a pair.
+        DoapError: If no scene gives a pair.
     """
     scenes = _select_scenes(find_scenes(data), settings)
     rows: list[PairRow] = []
@@ -90,10 +90,10 @@ def make_static_copies(
     First the other photos, then warped copies of them. If there is no other photo, the first is warped and relit.
 
     Args:
-        photos: photos of the view; the first one is the reference.
+        photos: Photos of the view; the first one is the reference.
         motions: (3, 3) from the first photo to each.
-        copies: number of images.
-        random: generator of the order and the warps.
+        copies: Number of images.
+        random: Generator of the order and the warps.
     """
     others = random.permutation(np.arange(1, len(photos)))
     light = torch.Generator().manual_seed(int(random.integers(1 << 62)))

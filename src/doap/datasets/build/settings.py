@@ -10,13 +10,13 @@ class BuildSettings:
     """Settings of a build of a set from photos.
 
     Attributes:
-        points: maximum number of groups per single photo or static view; all tracks are kept.
-        views: use single photos, whose groups are seen in jittered views.
-        static: use photos of static views.
-        tracks: use points tracked through overlapping photos.
-        longest: photos are shrunk to at most this many pixels on the longer side.
-        extent: half the side of a patch in units of the frame's scale.
-        seed: determines the build.
+        points: Maximum number of groups per single photo or static view; all tracks are kept.
+        views: Use single photos, whose groups are seen in jittered views.
+        static: Use photos of static views.
+        tracks: Use points tracked through overlapping photos.
+        longest: Photos are shrunk to at most this many pixels on the longer side.
+        extent: Half the side of a patch in units of the frame's scale.
+        seed: Determines the build.
     """
 
     points: int = 400
@@ -35,8 +35,8 @@ class HPatchesSettings:
     Stored beside the folders, so that an interrupted run continues with the same ones.
 
     Attributes:
-        points: maximum number of points per sequence.
-        seed: determines the selection of frames and the jitter.
+        points: Maximum number of points per sequence.
+        seed: Determines the selection of frames and the jitter.
     """
 
     points: int = 1500
@@ -48,10 +48,10 @@ class PairSettings:
     """Settings of image pairs.
 
     Attributes:
-        per_scene: maximum number of pairs of overlapping photos per scene.
-        copies: number of pairs per static view or single photo.
-        singles: maximum number of single photos to copy, one per scene.
-        seed: determines the selection, the warps and the light.
+        per_scene: Maximum number of pairs of overlapping photos per scene.
+        copies: Number of pairs per static view or single photo.
+        singles: Maximum number of single photos to copy, one per scene.
+        seed: Determines the selection, the warps and the light.
     """
 
     per_scene: int = 3

@@ -68,10 +68,10 @@ def sample_overlapping_pairs(
     fraction refers to the photo with fewer groups.
 
     Args:
-        data: the set.
-        sequences: the sequences of the scene; photos of different sequences share no groups.
-        count: maximum number of pairs.
-        random: generator of the sample.
+        data: The set.
+        sequences: The sequences of the scene; photos of different sequences share no groups.
+        count: Maximum number of pairs.
+        random: Generator of the sample.
 
     Returns:
         First photo, second photo and ground truth of each pair.

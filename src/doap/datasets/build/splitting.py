@@ -30,16 +30,16 @@ def write_split(data: PatchSet | FrameSet, target: Path, val_fraction: float, se
     """Write the sets `target`/train and `target`/val, and split.csv, which lists the part of each scene.
 
     Args:
-        data: the set; it is not changed.
-        target: the folder to create; refused if it exists.
-        val_fraction: fraction of the scenes of each source for validation.
-        seed: determines the scenes.
+        data: The set; it is not changed.
+        target: The folder to create; refused if it exists.
+        val_fraction: Fraction of the scenes of each source for validation.
+        seed: Determines the scenes.
 
     Returns:
         The parts by name, "train" and "val".
 
     Raises:
-        DoapError: if no source has two scenes.
+        DoapError: If no source has two scenes.
     """
     parts = split_scenes(data, val_fraction, seed)
     parts = {name: SplitPart(part.scenes, _trim(part.data)) for name, part in parts.items()}
@@ -54,12 +54,12 @@ def split_scenes(data: PatchSet | FrameSet, val_fraction: float, seed: int) -> d
     """Split a set into the parts "train" and "val", which share no scene.
 
     Args:
-        data: the set.
-        val_fraction: fraction of the scenes of each source for validation.
-        seed: determines the scenes.
+        data: The set.
+        val_fraction: Fraction of the scenes of each source for validation.
+        seed: Determines the scenes.
 
     Raises:
-        DoapError: if no source has two scenes.
+        DoapError: If no source has two scenes.
     """
     scenes = find_scenes(data)
     val = choose_val(scenes, val_fraction, seed)
@@ -73,7 +73,7 @@ def choose_val(scenes: Sequence[SetScene], val_fraction: float, seed: int) -> se
     """Return the names of the validation scenes: a fraction of each source, at least one of sources with two.
 
     Raises:
-        DoapError: if no source has two scenes.
+        DoapError: If no source has two scenes.
     """
     val: set[str] = set()
     for source in ("", *SOURCES):

@@ -37,10 +37,10 @@ class RemoteFile:
     """A file to download.
 
     Args:
-        name: file name.
+        name: File name.
         urls: URLs of its mirrors, in the order to try.
-        is_archive: whether to unpack it; other files are stored as they are.
-        folder: folder within the data set for its content.
+        is_archive: Whether to unpack it; other files are stored as they are.
+        folder: Folder within the data set for its content.
     """
 
     name: str
@@ -54,16 +54,16 @@ class DataSet:
     """An official data set.
 
     Args:
-        name: name on the command line, and of its folder.
-        description: description in one line.
-        terms: terms of use, as far as they are stated.
-        page: web page of the data set.
-        size: approximate size of the download in bytes, or of the content where the former is unknown.
-        files: files to download.
-        inspect: returns the content of a folder; see `checking.py`.
-        expected: required counts of the content, for example of "patches".
-        sha256: hash of the content, if known; see `checking.py`.
-        companions: names of further data sets that are downloaded with it.
+        name: Name on the command line, and of its folder.
+        description: Description in one line.
+        terms: Terms of use, as far as they are stated.
+        page: Web page of the data set.
+        size: Approximate size of the download in bytes, or of the content where the former is unknown.
+        files: Files to download.
+        inspect: Returns the content of a folder; see `checking.py`.
+        expected: Required counts of the content, for example of "patches".
+        sha256: Hash of the content, if known; see `checking.py`.
+        companions: Names of further data sets that are downloaded with it.
     """
 
     name: str

@@ -38,9 +38,9 @@ class Content:
     """Content of a folder.
 
     Attributes:
-        folder: the folder.
-        counts: counts by name, for example of "patches".
-        files: files to hash, in order.
+        folder: The folder.
+        counts: Counts by name, for example of "patches".
+        files: Files to hash, in order.
     """
 
     folder: Path
@@ -141,11 +141,11 @@ def content_hash(content: Content, progress: Progress = no_progress) -> str:
     """Compute the SHA-256 of the content of a data set, defined in the module docstring. Every file is decoded.
 
     Args:
-        content: result of one of the inspect functions.
-        progress: callback, called as progress(bytes done, total).
+        content: Result of one of the inspect functions.
+        progress: Callback, called as progress(bytes done, total).
 
     Raises:
-        DoapError: if a file cannot be decoded.
+        DoapError: If a file cannot be decoded.
     """
     digest = hashlib.sha256()
     total = sum(path.stat().st_size for path in content.files)

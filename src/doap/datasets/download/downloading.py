@@ -26,10 +26,10 @@ class DownloadResult:
     """A downloaded and checked data set.
 
     Attributes:
-        folder: its folder.
-        counts: counts of its content, as text.
-        sha256: hash of its content.
-        is_new: whether it was downloaded by this call.
+        folder: Its folder.
+        counts: Counts of its content, as text.
+        sha256: Hash of its content.
+        is_new: Whether it was downloaded by this call.
     """
 
     folder: Path
@@ -49,15 +49,15 @@ def download(
     """Download a data set to `root`/NAME, or check the one that is there.
 
     Args:
-        data: entry of the catalogue. Its companions are not downloaded.
-        root: folder of data sets.
+        data: Entry of the catalogue. Its companions are not downloaded.
+        root: Folder of data sets.
         url: URL to try first: of the file or, for sets of several files, of their folder.
-        keep_archive: keep the downloaded files in downloads/NAME.
-        retry: how long to wait for a server.
-        progress: callback, called as progress(step, bytes done, total or None if unknown).
+        keep_archive: Keep the downloaded files in downloads/NAME.
+        retry: How long to wait for a server.
+        progress: Callback, called as progress(step, bytes done, total or None if unknown).
 
     Raises:
-        DoapError: if the download or the check fails; `root`/NAME is unchanged then.
+        DoapError: If the download or the check fails; `root`/NAME is unchanged then.
     """
     target, downloads = root / data.name, root / "downloads" / data.name
     if target.exists():

@@ -48,9 +48,9 @@ class RetryPolicy:
     """How long to wait for a server.
 
     Args:
-        timeout: seconds without data after which an attempt ends.
-        attempts: number of consecutive attempts with less than CHUNK new bytes before the next mirror is tried.
-        delay: seconds before the second attempt; doubled for each further attempt.
+        timeout: Seconds without data after which an attempt ends.
+        attempts: Number of consecutive attempts with less than CHUNK new bytes before the next mirror is tried.
+        delay: Seconds before the second attempt; doubled for each further attempt.
     """
 
     timeout: float = 30.0
@@ -78,19 +78,19 @@ def fetch(
     """Download one file from the first mirror that delivers it completely.
 
     Args:
-        urls: http or https URLs of the file, in the order to try.
-        target: file to write, atomically.
-        max_bytes: larger files are refused.
-        hint: advice if no mirror delivers the file, appended to the error.
-        retry: how long to wait for a server.
-        find_error: returns the error of a complete file, or None; on an error the next mirror is tried.
-        progress: callback, called as progress("fetching NAME", bytes done, total or None if unknown).
+        urls: Http or https URLs of the file, in the order to try.
+        target: File to write, atomically.
+        max_bytes: Larger files are refused.
+        hint: Advice if no mirror delivers the file, appended to the error.
+        retry: How long to wait for a server.
+        find_error: Returns the error of a complete file, or None; on an error the next mirror is tried.
+        progress: Callback, called as progress("fetching NAME", bytes done, total or None if unknown).
 
     Returns:
         The URL it was downloaded from.
 
     Raises:
-        DoapError: if no mirror delivers the file, with the error of each, or if the disk is full.
+        DoapError: If no mirror delivers the file, with the error of each, or if the disk is full.
     """
     make_folder(target.parent)
     failures = []

@@ -55,14 +55,14 @@ def unpack(
     """Unpack a zip or tar archive, the latter optionally compressed by gzip, bzip2 or xz, into a folder.
 
     Args:
-        archive: archive; its format is detected from its content, not its name.
-        folder: new or empty folder; after an error it holds the members unpacked so far, so use a temporary one.
-        max_bytes: limit of the unpacked size.
-        max_members: limit of the number of files and folders.
-        progress: callback, called as progress(archive bytes done, total).
+        archive: Archive; its format is detected from its content, not its name.
+        folder: New or empty folder; after an error it holds the members unpacked so far, so use a temporary one.
+        max_bytes: Limit of the unpacked size.
+        max_members: Limit of the number of files and folders.
+        progress: Callback, called as progress(archive bytes done, total).
 
     Raises:
-        DoapError: if the archive is damaged or refused; names the archive and the error.
+        DoapError: If the archive is damaged or refused; names the archive and the error.
     """
     make_folder(folder)
     try:

@@ -18,7 +18,7 @@ def k_means(points: Tensor, count: int, random: torch.Generator) -> tuple[Tensor
     Args:
         points: (N, d).
         count: K, at most N.
-        random: generator of the start; on the CPU, so that the start is the same for every device.
+        random: Generator of the start; on the CPU, so that the start is the same for every device.
 
     Returns:
         Centres (K, d), and the cluster of each point, (N,) in 0..K-1, whose centre is nearest to it. A cluster

@@ -108,7 +108,7 @@ class MinedLabels:
         """Read a file written by `save`.
 
         Raises:
-            DoapError: if the file cannot be read, has no mined labels, or belongs to another set.
+            DoapError: If the file cannot be read, has no mined labels, or belongs to another set.
         """
         try:
             with np.load(path, allow_pickle=False) as archive:
@@ -141,12 +141,12 @@ def mine_labels(
     """Cluster the patches of each sequence and find the clusters that look too similar.
 
     Args:
-        data: the set. One sequence at a time is held in memory, 9 kB per patch.
-        take: function that returns the patches at indices, (M, S, S) uint8; clusters are computed on their device.
+        data: The set. One sequence at a time is held in memory, 9 kB per patch.
+        take: Function that returns the patches at indices, (M, S, S) uint8; clusters are computed on their device.
         clusters: K; a sequence with fewer patches has as many clusters as patches.
-        percentile: percentile of the distances between centres that is the threshold.
-        seed: determines the clusters, on one kind of device.
-        progress: callback, called as progress(done, total) with numbers of patches.
+        percentile: Percentile of the distances between centres that is the threshold.
+        seed: Determines the clusters, on one kind of device.
+        progress: Callback, called as progress(done, total) with numbers of patches.
     """
     sequences = np.unique(data.sequences)
     cluster_of_patch = np.empty(len(data.sequences), np.int64)

@@ -62,12 +62,12 @@ def convert_hpatches(folder: Path, path: Path, progress: Progress = no_progress)
     and 1 to 5 for the others; "noise", 0 for the reference, 1 easy, 2 hard, 3 tough.
 
     Args:
-        folder: folder of the data set, or of one sequence.
-        path: patch set to write.
-        progress: callback, called as progress(strips done, total).
+        folder: Folder of the data set, or of one sequence.
+        path: Patch set to write.
+        progress: Callback, called as progress(strips done, total).
 
     Raises:
-        DoapError: if a file is missing or damaged; nothing is written then.
+        DoapError: If a file is missing or damaged; nothing is written then.
     """
     sequences = find_sequences(folder)
     files = source_files(folder)
@@ -105,7 +105,7 @@ def write_hpatches_folder(folder: Path, strips: Mapping[str, NDArray[np.uint8]])
     """Write the strips of one sequence in the official format, atomically.
 
     Args:
-        folder: folder of the sequence; refused if it exists.
+        folder: Folder of the sequence; refused if it exists.
         strips: (N, 65, 65) uint8 patches by strip: ref, e1 … e5, h1 … h5, t1 … t5.
     """
     if set(strips) != set(STRIPS):

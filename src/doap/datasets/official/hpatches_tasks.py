@@ -36,7 +36,7 @@ class PatchLocations:
     """Locations of n patches in the official folders.
 
     Attributes:
-        sequence_names: names of the sequences, in the order of their first occurrence.
+        sequence_names: Names of the sequences, in the order of their first occurrence.
         sequences: (n,) indices in `sequence_names`.
         images: (n,) 0 for the reference, else 1 to 5.
         rows: (n,) rows in the strip.
@@ -67,9 +67,9 @@ def select_training_sequences(patches: PatchSet, folder: Path, split: str) -> Pa
     """Return the train sequences of a split.
 
     Args:
-        patches: patch set opened from the folder.
-        folder: official folder of HPatches; see `find_split`.
-        split: a, b or c.
+        patches: Patch set opened from the folder.
+        folder: Official folder of HPatches; see `find_split`.
+        split: A, b or c.
     """
     return select_sequences(patches, find_split(folder, split).training_sequences())
 
@@ -113,7 +113,7 @@ def find_patches(patches: PatchSet, locations: PatchLocations, noise: str) -> ND
     """Return the indices of the patches of a task list in a converted HPatches set.
 
     Args:
-        patches: written by `convert_hpatches`, or some sequences of it.
+        patches: Written by `convert_hpatches`, or some sequences of it.
         locations: n locations; patches of the reference image are the same for every noise.
         noise: "easy", "hard" or "tough".
 

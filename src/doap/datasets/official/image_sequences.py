@@ -29,8 +29,8 @@ class ImageSequence:
     """Images of one scene, related by homographies.
 
     Attributes:
-        name: name of its folder.
-        images: paths of the n images, the reference first.
+        name: Name of its folder.
+        images: Paths of the n images, the reference first.
         homographies: (n, 3, 3) float64; homography i maps points (x, y, 1) of the reference to image i. The first
             is the identity.
     """
@@ -44,7 +44,7 @@ def read_sequence(folder: Path) -> ImageSequence:
     """Read a sequence in any of the layouts. The homographies are read, the images are only located.
 
     Raises:
-        DoapError: if a file is missing or damaged; names the file and the error.
+        DoapError: If a file is missing or damaged; names the file and the error.
     """
     layout = _recognise(folder)
     if layout is None:
@@ -59,7 +59,7 @@ def find_sequences(folder: Path) -> list[ImageSequence]:
     """Return all sequences in a folder and its subfolders, sorted by path.
 
     Raises:
-        DoapError: if there is none, or a sequence is damaged.
+        DoapError: If there is none, or a sequence is damaged.
     """
     if not folder.is_dir():
         raise DoapError(f"{folder}: no such folder")
@@ -79,7 +79,7 @@ def read_homography(file: Path) -> NDArray[np.float64]:
     """Read a homography (3, 3): nine numbers as text, or the first matrix of an OpenCV XML file.
 
     Raises:
-        DoapError: if the file is not an invertible 3x3 matrix of finite numbers.
+        DoapError: If the file is not an invertible 3x3 matrix of finite numbers.
     """
     try:
         with file.open("rb") as source:

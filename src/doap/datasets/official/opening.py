@@ -29,9 +29,9 @@ class Layout:
     """Layout of an official data set: how it is recognised and converted.
 
     Attributes:
-        name: name in the cache.
-        source_files: returns the files of a folder in this layout; empty for other folders.
-        convert: writes a folder as a patch set, called as convert(folder, path, progress).
+        name: Name in the cache.
+        source_files: Returns the files of a folder in this layout; empty for other folders.
+        convert: Writes a folder as a patch set, called as convert(folder, path, progress).
     """
 
     name: str
@@ -54,12 +54,12 @@ def open_dataset(
     An official folder is converted the first time, and again when its files change.
 
     Args:
-        path: folder of the set.
-        progress: callback of a conversion, called as progress(files done, total).
-        sequences: names of the sequences to open, for example the test sequences of a split; all by default.
+        path: Folder of the set.
+        progress: Callback of a conversion, called as progress(files done, total).
+        sequences: Names of the sequences to open, for example the test sequences of a split; all by default.
 
     Raises:
-        DoapError: if the folder is neither, or a file is missing or damaged.
+        DoapError: If the folder is neither, or a file is missing or damaged.
     """
     patches = _open(Path(path), progress)[1]
     return patches if sequences is None else select_sequences(patches, sequences)

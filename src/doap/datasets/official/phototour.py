@@ -40,12 +40,12 @@ def convert_phototour(folder: Path, path: Path, progress: Progress = no_progress
     do not state the extent of the patches; the default extent is assumed.
 
     Args:
-        folder: folder with the sheets and info.txt.
-        path: patch set to write.
-        progress: callback, called as progress(sheets done, total).
+        folder: Folder with the sheets and info.txt.
+        path: Patch set to write.
+        progress: Callback, called as progress(sheets done, total).
 
     Raises:
-        DoapError: if a file is missing or damaged; nothing is written then.
+        DoapError: If a file is missing or damaged; nothing is written then.
     """
     points = _read_points(folder / INFO)
     sheets = sorted(folder.glob("*.bmp"))
@@ -76,7 +76,7 @@ def read_pairs(file: Path, patches: int) -> tuple[NDArray[np.int64], NDArray[np.
 
     Args:
         file: m50_100000_100000_0.txt, or a file in the same format.
-        patches: number of patches of the set; larger indices are refused.
+        patches: Number of patches of the set; larger indices are refused.
 
     Returns:
         Indices of the first (P,) and second (P,) patches, and match (P,) bool: whether both show the same 3D point.

@@ -16,7 +16,7 @@ def read_exact_grey(file: Path) -> Grey:
     PNG files are verified, which decoding alone does not do.
 
     Raises:
-        DoapError: if the file is missing, damaged or not 8-bit grey.
+        DoapError: If the file is missing, damaged or not 8-bit grey.
     """
     try:
         with Image.open(file) as image:

@@ -47,12 +47,12 @@ def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progre
     patches; the default extent is assumed.
 
     Args:
-        folder: folder with the .mat files of one half or both.
-        path: patch set to write.
-        progress: callback, called as progress(halves done, total).
+        folder: Folder with the .mat files of one half or both.
+        path: Patch set to write.
+        progress: Callback, called as progress(halves done, total).
 
     Raises:
-        DoapError: if a file is missing or damaged; nothing is written then.
+        DoapError: If a file is missing or damaged; nothing is written then.
     """
     halves = [half for half in HALVES if patches_file(folder, half).is_file()]
     if not halves:

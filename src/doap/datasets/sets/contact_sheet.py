@@ -26,10 +26,10 @@ def draw_sheet(patches: PatchSet, path: Path, groups: int, seed: int) -> None:
     """Draw some groups of a set, one per row, with the sequence and id of each. The file is written atomically.
 
     Args:
-        patches: set to sample from.
-        path: image to write; its suffix selects the format.
-        groups: number of rows; groups are sampled without replacement and drawn in the order of the set.
-        seed: seed of the sample.
+        patches: Set to sample from.
+        path: Image to write; its suffix selects the format.
+        groups: Number of rows; groups are sampled without replacement and drawn in the order of the set.
+        seed: Seed of the sample.
     """
     count = len(patches.members_start) - 1
     sample = np.sort(np.random.default_rng(seed).permutation(count)[:groups])

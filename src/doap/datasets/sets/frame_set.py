@@ -61,16 +61,16 @@ class FrameSet(GroupedSet):
     """Frames, each with its photo, group and sequence. Patches are cut when they are sampled.
 
     Args:
-        encoded_photos: the photos, each as the bytes of an image file, (bytes,) uint8.
-        photo_names: name of each photo.
+        encoded_photos: The photos, each as the bytes of an image file, (bytes,) uint8.
+        photo_names: Name of each photo.
         photos: (N,) integers, the photo of each frame.
         frames: (N, 2, 3) float32.
         groups: (N,) integers; frames with the same group show the same point.
         sequences: (N,) integers; all frames of a group have the same one.
         sources: (N,) integers, indices in SOURCES.
-        sequence_names: name of sequence i at index i; empty if the sequences have no names.
-        overlaps: see `GroupedSet`.
-        extent: half the side of a patch in units of its frame's scale.
+        sequence_names: Name of sequence i at index i; empty if the sequences have no names.
+        overlaps: See `GroupedSet`.
+        extent: Half the side of a patch in units of its frame's scale.
     """
 
     is_jittered = True
@@ -179,7 +179,7 @@ class FrameSet(GroupedSet):
         """Open a saved set, with memory-mapped photos and the checks of `PatchSet.open`.
 
         Raises:
-            DoapError: if the set is damaged; names the file and the error.
+            DoapError: If the set is damaged; names the file and the error.
         """
         folder = Path(path)
         manifest = _read_manifest(folder)

@@ -20,7 +20,7 @@ class GroupedSet:
     Args:
         groups: (N,) integers; items of the same group show the same 3D point.
         sequences: (N,) integers; all items of a group have the same sequence. 0 for all by default.
-        sequence_names: name of sequence i at index i; empty if the sequences have no names.
+        sequence_names: Name of sequence i at index i; empty if the sequences have no names.
         overlaps: (P, 2) pairs of group ids that overlap in some photo, so that neither is a valid negative
             of the other. No pairs by default.
     """

@@ -33,11 +33,11 @@ class PairFiles:
     """The files of an image pair.
 
     Attributes:
-        sequence: sequence or scene of the pair.
-        name: name of the pair within its sequence.
-        first: path of the first image.
-        second: path of the second image.
-        ground_truth: a homography, or the path of its file, or the path of labelled points if it ends in .csv.
+        sequence: Sequence or scene of the pair.
+        name: Name of the pair within its sequence.
+        first: Path of the first image.
+        second: Path of the second image.
+        ground_truth: A homography, or the path of its file, or the path of labelled points if it ends in .csv.
     """
 
     sequence: str
@@ -56,7 +56,7 @@ def find_pairs(folder: Path) -> list[PairFiles]:
     """Return all pairs of a folder: those of its pairs.csv, or else of all sequences and pair folders in it.
 
     Raises:
-        DoapError: if there is no pair, or a pair is incomplete.
+        DoapError: If there is no pair, or a pair is incomplete.
     """
     if not folder.is_dir():
         raise DoapError(f"{folder}: no such folder")

@@ -40,12 +40,12 @@ class PatchSet(GroupedSet):
         shards: uint8 arrays (n, S, S), in order: one array in memory, or the memory maps of an opened set.
         groups: (N,) integers; patches with the same group match each other.
         sequences: (N,) integers; all patches of a group have the same one. 0 for all by default.
-        labels: further (N,) integer arrays by name.
-        sequence_names: name of sequence i at index i; empty if the sequences have no names.
-        extent: half the side of a patch in units of its frame's scale.
-        overlaps: see `GroupedSet`.
+        labels: Further (N,) integer arrays by name.
+        sequence_names: Name of sequence i at index i; empty if the sequences have no names.
+        extent: Half the side of a patch in units of its frame's scale.
+        overlaps: See `GroupedSet`.
         frames: (N, 2, 3) float32, the frame of each patch in its photo, if known.
-        photo_names: name of photo i at index i; the label "photo" holds these indices.
+        photo_names: Name of photo i at index i; the label "photo" holds these indices.
 
     Example:
         >>> import numpy as np, tempfile, pathlib
@@ -160,7 +160,7 @@ class PatchSet(GroupedSet):
         1 MiB, which is all of a set of up to 128 MiB. `verify` checks every block.
 
         Raises:
-            DoapError: if the set is damaged; names the file and the error.
+            DoapError: If the set is damaged; names the file and the error.
         """
         folder = Path(path)
         manifest = _read_manifest(folder)

@@ -27,9 +27,9 @@ class SetScene:
     """Sequences that must stay together.
 
     Attributes:
-        name: folder of its photos, or name of its only sequence.
-        source: how its groups were found: the last of its sources in the order of SOURCES; empty if unknown.
-        sequences: ids of its sequences.
+        name: Folder of its photos, or name of its only sequence.
+        source: How its groups were found: the last of its sources in the order of SOURCES; empty if unknown.
+        sequences: Ids of its sequences.
     """
 
     name: str

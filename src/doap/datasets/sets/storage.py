@@ -48,12 +48,12 @@ def read_manifest(folder: Path, kind: str, required: Mapping[str, type]) -> dict
     """Read set.json.
 
     Args:
-        folder: folder of the set.
-        kind: expected kind, "patch set" or "frame set".
-        required: names and types of the required entries.
+        folder: Folder of the set.
+        kind: Expected kind, "patch set" or "frame set".
+        required: Names and types of the required entries.
 
     Raises:
-        DoapError: if the manifest is missing, is not valid, or has another format.
+        DoapError: If the manifest is missing, is not valid, or has another format.
     """
     file = folder / MANIFEST
     try:
@@ -126,9 +126,9 @@ def verify_blocks(files: Sequence[Path], checksums: NDArray[np.uint32], max_bloc
     The files are read rather than memory-mapped, so that memory use stays at one block.
 
     Args:
-        files: the shards, in order.
+        files: The shards, in order.
         checksums: CRC-32 of all their blocks, in order.
-        max_blocks: number of evenly spaced blocks to check; None checks all.
+        max_blocks: Number of evenly spaced blocks to check; None checks all.
     """
     blocks = list(_blocks(files))
     if len(blocks) != len(checksums):

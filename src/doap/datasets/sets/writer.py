@@ -26,10 +26,10 @@ def write_patch_set(
     A build that fails or is killed leaves nothing at `path`. At most one shard is held in memory.
 
     Args:
-        path: folder to create; refused if it exists.
-        size: side of the patches in pixels.
-        sequence_names: see `PatchSet`; the sequence may grow until the block ends.
-        extent: see `PatchSet`.
+        path: Folder to create; refused if it exists.
+        size: Side of the patches in pixels.
+        sequence_names: See `PatchSet`; the sequence may grow until the block ends.
+        extent: See `PatchSet`.
     """
     with atomic_folder(path) as folder:
         writer = PatchSetWriter(folder, size, sequence_names, extent)

@@ -41,7 +41,7 @@ class HPatches:
 
     Attributes:
         data: Folder of sequences in the official format, or of one sequence.
-        split: a, b, c, full, illum or view: only its test sequences are used. All sequences by default.
+        split: A, b, c, full, illum or view: only its test sequences are used. All sequences by default.
         tasks: Some of `TASKS`.
         seed: Seed of task lists that are not present and therefore sampled.
         descriptors: Folders of descriptors computed elsewhere, evaluated beside the methods; see `CsvDescriptors`.

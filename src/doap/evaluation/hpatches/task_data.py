@@ -75,7 +75,7 @@ def open_tasks(
 
     Args:
         folder: Folder of sequences in the official format, or of one sequence.
-        split: a, b, c, full, illum or view: use its test sequences and, where present, its official lists.
+        split: A, b, c, full, illum or view: use its test sequences and, where present, its official lists.
         tasks: Some of `TASKS`.
         seed: Seed of sampled lists.
         progress: Callback of the conversion, called as `progress(done, total)`.

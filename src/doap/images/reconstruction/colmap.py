@@ -34,9 +34,9 @@ def reconstruct_tracks(features: list[PhotoFeatures], pairs: list[PhotoPair], se
     reprojection error above 2 pixels are dropped.
 
     Args:
-        features: features of every photo.
-        pairs: verified matches.
-        seed: seed of the reconstruction.
+        features: Features of every photo.
+        pairs: Verified matches.
+        seed: Seed of the reconstruction.
 
     Returns:
         None if fewer than three photos or 50 points are reconstructed.

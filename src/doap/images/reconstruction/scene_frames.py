@@ -43,7 +43,7 @@ class SceneFrames:
         groups: (N,) integers 0..G-1.
         overlaps: (P, 2) pairs of groups that overlap in a photo or in space.
         angles: (G,) degrees between the viewing directions of a group, 0 if unknown.
-        note: description of the origin.
+        note: Description of the origin.
     """
 
     source: str
@@ -83,9 +83,9 @@ def find_static_frames(images: Sequence[Grey], limit: int, extent: float) -> Sce
     """Find the same frames in images of a static camera, where the images agree.
 
     Args:
-        images: images of equal size.
-        limit: maximum number of groups.
-        extent: extent of the patches that are compared.
+        images: Images of equal size.
+        limit: Maximum number of groups.
+        extent: Extent of the patches that are compared.
 
     Returns:
         None if the images cannot be registered, or agree on too few frames.
@@ -122,8 +122,8 @@ def find_tracked_frames(images: Sequence[Grey], seed: int) -> SceneFrames | None
     installed.
 
     Args:
-        images: overlapping photos.
-        seed: seed of the reconstruction.
+        images: Overlapping photos.
+        seed: Seed of the reconstruction.
 
     Returns:
         None if neither gives enough points.

@@ -41,9 +41,9 @@ def cluster_photos(count: int, read: Callable[[int], Grey], progress: Progress =
     """Find which photos of a folder show the same scene.
 
     Args:
-        count: number of photos in the folder.
-        read: returns photo i, grey; called more than once for some photos.
-        progress: called as progress(done, total), twice per photo: when it was read, and when it was compared. Not
+        count: Number of photos in the folder.
+        read: Returns photo i, grey; called more than once for some photos.
+        progress: Called as progress(done, total), twice per photo: when it was read, and when it was compared. Not
             called for a single photo.
 
     Returns:

@@ -45,8 +45,8 @@ def register_static(reference: EdgeMap, other: EdgeMap) -> NDArray[np.float64] |
     result is then checked in cells: of the cells where both images have the same edges, half must agree to a pixel.
 
     Args:
-        reference: edge map of the first image.
-        other: edge map of the second image, of the same size.
+        reference: Edge map of the first image.
+        other: Edge map of the second image, of the same size.
 
     Returns:
         (3, 3) matrix from the first to the second image, or None if they do not show the same view.

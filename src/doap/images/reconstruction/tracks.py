@@ -44,10 +44,10 @@ class PhotoPair:
     """Verified matches of two photos.
 
     Attributes:
-        first: index of the first photo.
-        second: index of the second photo.
+        first: Index of the first photo.
+        second: Index of the second photo.
         matches: (P, 2) indices of features of the first and the second photo that agree with the geometry.
-        is_planar: whether the geometry is a homography: the pair shows no depth.
+        is_planar: Whether the geometry is a homography: the pair shows no depth.
     """
 
     first: int

@@ -56,7 +56,7 @@ def load_handcrafted(name: str) -> Descriptor:
     """Load one of `list_baselines()`.
 
     Raises:
-        DoapError: if the library that computes it is not installed.
+        DoapError: If the library that computes it is not installed.
     """
     return HANDCRAFTED[name](name)
 
@@ -65,7 +65,7 @@ def load_published(path: Path) -> Descriptor | None:
     """Load a published network from its weights.
 
     Args:
-        path: a .safetensors file.
+        path: A .safetensors file.
 
     Returns:
         The network, named after the file; None if the tensors are not those of a known network. Published networks

@@ -19,7 +19,7 @@ class DesDis(PatchNetwork):
     Layers have the names used in the published files, so that these load unchanged.
 
     Args:
-        width: channels of the first layer, 8 or 32 in the published networks; later layers have 2 or 4 times as many.
+        width: Channels of the first layer, 8 or 32 in the published networks; later layers have 2 or 4 times as many.
     """
 
     def __init__(self, width: int) -> None:

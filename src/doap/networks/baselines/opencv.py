@@ -32,13 +32,13 @@ class OpenCv(PatchNetwork):
 
     Args:
         extractor: OpenCV extractor.
-        dimensions: dimensions of the descriptor, or its bits.
+        dimensions: Dimensions of the descriptor, or its bits.
         input_size: S, side of the patch in pixels; the keypoint is at S // 2, the centre of an odd patch, and the
             centre of an even patch as OpenCV's samplers define it.
-        keypoint_size: size of the OpenCV keypoint.
-        margin: pixels by which the border is repeated, for OpenCV's border rules and for filters that read outside.
+        keypoint_size: Size of the OpenCV keypoint.
+        margin: Pixels by which the border is repeated, for OpenCV's border rules and for filters that read outside.
         octave: OpenCV's packed pyramid level, used by SIFT; the other extractors read the patch itself.
-        postprocess: applied to the (N, …) output of OpenCV.
+        postprocess: Applied to the (N, …) output of OpenCV.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ def describe_sift(image: Grey, frames: Frames, root: bool) -> NDArray[np.float32
     Args:
         image: (H, W) uint8.
         frames: (N, 2, 3); scale and rotation are used, the affine shape is not.
-        root: compute RootSIFT.
+        root: Compute RootSIFT.
 
     Returns:
         (N, 128) unit vectors.

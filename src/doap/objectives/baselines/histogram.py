@@ -20,7 +20,7 @@ class HistogramLoss(nn.Module):
     pairs of the batch, each divided by its number of pairs. Without a non-match L is 0.
 
     Args:
-        bins: number of bin intervals.
+        bins: Number of bin intervals.
     """
 
     def __init__(self, bins: int = 100) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from support.official_formats import write_phototour
+from support.sets.official_formats import write_phototour
 
 PAIRS = "m50_100000_100000_0.txt"
 
