@@ -41,6 +41,7 @@ def project() -> dict[str, list[str]]:
     return {"core": metadata["dependencies"], **metadata["optional-dependencies"]}
 
 
+@pytest.mark.slow
 def test_images_are_matched_and_described_without_extras(tmp_path: Path) -> None:
     matched = run_without_extras(tmp_path, "match", LEFT, RIGHT, "--max-keypoints", "300", "--json", "matches.json")
     assert (matched.returncode, matched.stderr) == (0, "")
@@ -49,6 +50,7 @@ def test_images_are_matched_and_described_without_extras(tmp_path: Path) -> None
     assert (described.returncode, described.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
