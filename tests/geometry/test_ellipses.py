@@ -5,22 +5,12 @@ from doap.geometry.ellipses import overlap, scales
 from doap.images.frames import transform_frames
 from doap.types import Frames
 from support.counted_overlap import counted_overlap
+from support.random_frames import random_frames
 
 
 def circle(x: float, y: float, radius: float, degrees: float = 0.0) -> Frames:
     c, s = radius * np.cos(np.radians(degrees)), radius * np.sin(np.radians(degrees))
     return np.array([[[c, -s, x], [s, c, y]]], np.float32)
-
-
-def random_frames(count: int, seed: int, width: float = 120) -> Frames:
-    """Return crowded frames: many overlap, and every third is another orientation of the one before."""
-    random = np.random.default_rng(seed)
-    shapes = random.normal(size=(count, 2, 2)) * random.uniform(2, 12, (count, 1, 1)) + 6 * np.eye(2)
-    frames = np.concatenate([shapes, random.uniform(0, width, (count, 2, 1))], 2).astype(np.float32)
-    quarter = np.array([[0, -1], [1, 0]], np.float32)
-    frames[2::3, :, :2] = frames[1::3, :, :2][: len(frames[2::3])] @ quarter
-    frames[2::3, :, 2] = frames[1::3, :, 2][: len(frames[2::3])]
-    return frames[scales(frames) > 1]
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, 1.0, 1.9, 2.5])

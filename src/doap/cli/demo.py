@@ -25,7 +25,7 @@ def demo(
     start = time.monotonic()  # the time to load libraries counts
     from doap.demo.page import verdict, write_page
     from doap.demo.run import run_demo
-    from doap.evaluation.harness.table import Row, Table
+    from doap.evaluation.image_pairs.warped import mean_table
 
     with training_bar() as bar:
         task = bar.add_task("", total=1.0, status="")
@@ -37,10 +37,6 @@ def demo(
         result = run_demo(output, on_step, lambda done, text: bar.update(task, completed=done, status=text))
     say_overlaps()
     page = write_page(result, output, time.monotonic() - start)
-    rows = tuple(
-        Row((str(row["descriptor"]), f"{row['mAP']:.1f}", f"{row['correct neighbours']:.1f}", str(row["bytes"])))
-        for row in result.evaluation.means
-    )
-    print_table(Table(("descriptor", "mAP %", "correct neighbours %", "bytes"), rows))
+    print_table(mean_table(result.evaluation.means, result.evaluation.bytes))
     say(verdict(result))
     say(f"{time.monotonic() - start:.0f} s in total; page: {page}")

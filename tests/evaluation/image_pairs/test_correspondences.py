@@ -3,10 +3,11 @@ import pytest
 
 from doap.evaluation.image_pairs import correspondences
 from doap.evaluation.image_pairs.correspondences import common_frames, find_correspondences
-from doap.geometry.ellipses import overlap, scales
+from doap.geometry.ellipses import overlap
 from doap.geometry.homographies import invert_homography
 from doap.images.frames import transform_frames
 from doap.types import Frames, Homography
+from support.random_frames import random_frames
 
 HOMOGRAPHY = np.array([[0.9, -0.25, 40], [0.2, 1.05, -15], [3e-4, -2e-4, 1]])
 
@@ -14,17 +15,6 @@ HOMOGRAPHY = np.array([[0.9, -0.25, 40], [0.2, 1.05, -15], [3e-4, -2e-4, 1]])
 def circle(x: float, y: float, radius: float, degrees: float = 0.0) -> Frames:
     c, s = radius * np.cos(np.radians(degrees)), radius * np.sin(np.radians(degrees))
     return np.array([[c, -s, x], [s, c, y]], np.float32)
-
-
-def random_frames(count: int, seed: int, width: float = 120) -> Frames:
-    """Return crowded frames: many overlap, and every third is another orientation of the one before."""
-    random = np.random.default_rng(seed)
-    shapes = random.normal(size=(count, 2, 2)) * random.uniform(2, 12, (count, 1, 1)) + 6 * np.eye(2)
-    frames = np.concatenate([shapes, random.uniform(0, width, (count, 2, 1))], 2).astype(np.float32)
-    quarter = np.array([[0, -1], [1, 0]], np.float32)
-    frames[2::3, :, :2] = frames[1::3, :, :2][: len(frames[2::3])] @ quarter
-    frames[2::3, :, 2] = frames[1::3, :, 2][: len(frames[2::3])]
-    return frames[scales(frames) > 1]
 
 
 def slow_correspondences(first: Frames, second: Frames, homography: Homography) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ the same ones. Each keypoint of the photo retrieves its nearest neighbour in the
 distance, and Average Precision is computed over that list, as in the Oxford protocol.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -190,15 +190,25 @@ def mean_scores(scores: Sequence[Score]) -> list[dict[str, str | int | float]]:
 
 def warped_table(result: Result) -> Table:
     """Return mAP, correct neighbours and descriptor size, best mAP first."""
-    sizes = {str(method["name"]): str(method["bytes"]) for method in result.methods}
-    rows = []
-    for row in mean_scores(result.scores):
-        name = str(row["descriptor"])
-        rows.append(Row((name, f"{row['mAP']:.1f}", f"{row['correct neighbours']:.1f}", sizes[name])))
+    sizes = {str(method["name"]): int(method["bytes"]) for method in result.methods}
     names = {str(row["pair"]) for row in result.scores}
     photos = {name.rpartition("/")[0] for name in names}
     note = f"{len(names)} pairs of {len(photos)} photos, up to {result.settings['keypoints']} keypoints per image"
-    return Table(("descriptor", "mAP %", "correct neighbours %", "bytes"), tuple(rows), note=note)
+    return mean_table(mean_scores(result.scores), sizes, note)
+
+
+def mean_table(rows: Sequence[Mapping[str, str | int | float]], sizes: Mapping[str, int], note: str = "") -> Table:
+    """Return the rows of `mean_scores` as a table, with the size of each descriptor in bytes."""
+    cells = [
+        (
+            str(row["descriptor"]),
+            f"{row['mAP']:.1f}",
+            f"{row['correct neighbours']:.1f}",
+            str(sizes[str(row["descriptor"])]),
+        )
+        for row in rows
+    ]
+    return Table(("descriptor", "mAP %", "correct neighbours %", "bytes"), tuple(map(Row, cells)), note=note)
 
 
 def _scale_down(photo: Grey) -> Grey:
