@@ -1,0 +1,56 @@
+"""Binary models from real-valued ones.
+
+The binary rows of L2-Net and CS-L2-Net in the paper's tables are real-valued networks whose output is binarised by its
+sign. Their authors set a bit where the output is positive (`matlab/example.m` of github.com/yuruntian/L2-Net). They
+read it after the final local response normalisation, which scales each descriptor by a positive number: the signs are
+those of the activations.
+"""
+
+from pathlib import Path
+
+from doap.errors import DoapError
+from doap.networks.card import Origin
+from doap.networks.conversion.output import check_output
+from doap.networks.descriptor import Descriptor
+from doap.networks.registry import find_card, load, save
+
+
+def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
+    """Write the binary model whose bits are the signs of a real-valued model's activations.
+
+    The network and the extents are unchanged. Of the provenance, the figures are dropped, since they were measured with
+    the real-valued descriptors.
+
+    Args:
+        source: Real-valued model with a card: a name or path that `doap.load` accepts.
+        output: The .safetensors file to create; its card is written beside it.
+        name: Name of the new model; by default that of the file.
+
+    Returns:
+        `output`.
+
+    Raises:
+        DoapError: If the model is binary already, has no card, or its dimensions do not fill whole bytes; or if
+            `output` exists.
+
+    Example:
+        >>> import doap, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model = doap.load(binarise("doap-demo-128", Path(folder) / "demo-128b.safetensors"))
+        >>> model.name, model.kind, model.bytes
+        ('demo-128b', 'binary', 16)
+    """
+    check_output(output)
+    model, card = load(source), find_card(str(source))
+    if card is None:
+        raise DoapError(f"{source}: a baseline without a card; only models with a card can be binarised")
+    if model.kind == "binary":
+        raise DoapError(f"{source}: binary already; give a real-valued model")
+    dimensions = model.network.dimensions
+    if dimensions % 8:
+        raise DoapError(f"{source}: {dimensions} dimensions give no whole bytes; give a model with a multiple of 8")
+    history = f"binarised by the sign of the activations, from {card.name}, SHA-256 {card.sha256}"
+    origin = Origin(**{**dict(card.origin), "figures": {}, "notes": {**card.origin.notes, "conversion": history}})
+    binary = Descriptor(model.network, "binary", model.extent, name or output.stem, model.extents)
+    save(binary, output, card.architecture, origin)
+    return output
