@@ -10,7 +10,8 @@ from doap.networks.architecture import Architecture, build_network
 from doap.networks.card import read_card
 from doap.networks.centre_surround import CentreSurround
 from doap.networks.descriptor import Descriptor
-from doap.networks.l2net import L2Net
+from doap.networks.hynet import HyNet
+from doap.networks.l2net import L2Net, MeanL2Net
 from doap.networks.registry import save
 from doap.networks.spatial_transformer import TransformedNetwork
 from doap.networks.tiny import Tiny
@@ -23,6 +24,9 @@ from doap.training.recipe import Recipe, read_recipe
         ({}, L2Net, 32),
         ({"transformer": True}, TransformedNetwork, 42),
         ({"network": "cs-l2net"}, CentreSurround, 64),
+        ({"network": "l2net-mean"}, MeanL2Net, 32),
+        ({"network": "hynet"}, HyNet, 32),
+        ({"network": "hynet", "transformer": True}, TransformedNetwork, 42),
         ({"network": "tiny"}, Tiny, 32),
         ({"network": "tiny", "transformer": True}, TransformedNetwork, 42),
     ],
@@ -54,16 +58,35 @@ def test_a_recipe_names_its_network() -> None:
     assert Recipe(transformer=True).architecture.transformer
 
 
+def test_a_transformer_is_built_as_the_architecture_says() -> None:
+    default = build_network(Architecture(dimensions=4, width=2, transformer=True))
+    paper = build_network(Architecture(dimensions=4, width=2, transformer=True, transformer_bounded=False))
+    zeros = build_network(Architecture(dimensions=4, width=2, transformer=True, transformer_padding="zeros"))
+    built = []
+    for network in (default, paper, zeros):
+        assert isinstance(network, TransformedNetwork)
+        built.append((network.transformer.bounded, network.transformer.padding))
+    assert built == [(True, "replicate"), (False, "replicate"), (True, "zeros")]
+
+
+def test_architectures_recorded_without_the_keys_of_the_transformer_are_read() -> None:
+    recorded = {"network": "l2net", "dimensions": 128, "width": 32, "transformer": True}
+    assert Architecture.model_validate(recorded) == Architecture(transformer=True)
+
+
+NEEDS_TRANSFORMER = "transformer_bounded and transformer_padding need transformer=true"
 INVALID: dict[str, tuple[dict[str, object], str]] = {
-    "transformer before two towers": ({"transformer": True}, "a transformer outputs 32x32"),
-    "odd dimensions": ({"dimensions": 127}, "127 is odd"),
+    "transformer before two towers": ({"network": "cs-l2net", "transformer": True}, "a transformer outputs 32x32"),
+    "odd dimensions": ({"network": "cs-l2net", "dimensions": 127}, "127 is odd"),
+    "bounds of no transformer": ({"transformer_bounded": False}, NEEDS_TRANSFORMER),
+    "padding of no transformer": ({"transformer_padding": "zeros"}, NEEDS_TRANSFORMER),
+    "unknown padding": ({"transformer": True, "transformer_padding": "border"}, "'replicate' or 'zeros'"),
 }
 
 
 @pytest.mark.parametrize("case", INVALID)
 def test_invalid_combinations_are_refused_in_one_line(case: str, tmp_path: Path) -> None:
     settings, message = INVALID[case]
-    settings = {"network": "cs-l2net", **settings}
     with pytest.raises(ValidationError, match=message):
         Architecture.model_validate(settings)
     (tmp_path / "recipe.yaml").write_text(json.dumps(settings))  # YAML contains JSON

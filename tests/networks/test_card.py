@@ -33,7 +33,9 @@ def test_a_card_round_trips_and_its_keys_do_not_change(tmp_path: Path) -> None:
     assert read_card(tmp_path / "small.safetensors") == CARD
     content = json.loads((tmp_path / "small.json").read_text())
     assert list(content) == ["name", "kind", "architecture", "input_size", "extent", "extents", "sha256", "origin"]
-    assert list(content["architecture"]) == ["network", "dimensions", "width", "transformer"]
+    assert list(content["architecture"]) == [
+        "network", "dimensions", "width", "transformer", "transformer_bounded", "transformer_padding"
+    ]  # fmt: skip
     assert list(content["origin"]) == ["licence", "data", "sources", "recipe", "figures", "notes"]
     assert list(content["origin"]["sources"][0]) == ["source", "licence", "photos"]
 

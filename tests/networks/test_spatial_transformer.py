@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from scipy.ndimage import map_coordinates
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -13,7 +14,6 @@ from doap.networks.descriptor import Descriptor
 from doap.networks.l2net import L2Net
 from doap.networks.registry import save
 from doap.networks.spatial_transformer import (
-    MARGIN,
     MATRIX_BOUND,
     SHIFT_BOUND,
     Padding,
@@ -28,9 +28,11 @@ IDENTITY = torch.eye(2, 3, dtype=torch.float64)
 BOUNDS = torch.tensor([MATRIX_BOUND, MATRIX_BOUND, SHIFT_BOUND], dtype=torch.float64)
 
 
-def random_transformer(width: int = 2, spread: float = 0.3) -> SpatialTransformer:
+def random_transformer(
+    width: int = 2, spread: float = 0.3, padding: Padding = "replicate", bounded: bool = True
+) -> SpatialTransformer:
     """Return a transformer that does not predict the identity."""
-    transformer = SpatialTransformer(width)
+    transformer = SpatialTransformer(width, padding, bounded)
     weight, bias = (transformer.get_parameter(f"prediction.{name}") for name in ("weight", "bias"))
     torch.nn.init.normal_(weight, std=spread / weight[0].numel() ** 0.5)
     torch.nn.init.normal_(bias, std=spread)
@@ -97,10 +99,78 @@ def test_any_transformation_samples_as_scipy_does(padding: Padding) -> None:
     np.testing.assert_allclose(aligned[:, 0], by_scipy(patches, transforms, padding), atol=1e-8)
 
 
-def test_the_margin_is_as_wide_as_needed_and_no_wider() -> None:
-    corner = (1 + 2 * MATRIX_BOUND) * 31 / 32 + SHIFT_BOUND
-    outermost = (corner + 1) / 2 * 42 - 0.5  # in pixels, the last being 41
-    assert 41 + MARGIN - 1 < outermost <= 41 + MARGIN
+def far_transforms(count: int) -> torch.Tensor:
+    """Sample unbounded transformations: from inside the patch to a hundred patches away, mirrored and singular."""
+    transforms = IDENTITY + torch.randn(count, 2, 3, dtype=torch.float64) * torch.logspace(-1, 2, count)[:, None, None]
+    transforms[0] = 0
+    return transforms
+
+
+def by_a_loop(patches: torch.Tensor, transforms: torch.Tensor, padding: Padding) -> np.ndarray:
+    """Resample pixel by pixel: the mean of four neighbours, each by its area; beyond the patch border or zero."""
+    aligned = np.zeros((len(patches), 32, 32))
+    for n, (patch, matrix) in enumerate(zip(patches[:, 0].numpy(), transforms.numpy(), strict=True)):
+        for i, j in itertools.product(range(32), repeat=2):
+            x, y = (matrix @ [(2 * j + 1) / 32 - 1, (2 * i + 1) / 32 - 1, 1] + 1) * 21 - 0.5
+            top, left = int(np.floor(y)), int(np.floor(x))
+            for row, column in itertools.product((top, top + 1), (left, left + 1)):
+                area = (1 - abs(y - row)) * (1 - abs(x - column))
+                inside = 0 <= row < 42 and 0 <= column < 42
+                if inside or padding == "replicate":
+                    aligned[n, i, j] += area * patch[min(max(row, 0), 41), min(max(column, 0), 41)]
+    return aligned
+
+
+@pytest.mark.parametrize("padding", ["replicate", "zeros"])
+def test_unbounded_transformations_sample_as_a_loop_does(padding: Padding) -> None:
+    patches, transforms = bright_patches(6), far_transforms(6)
+    aligned = resample(patches, transforms, padding)
+    np.testing.assert_allclose(aligned[:, 0], by_a_loop(patches, transforms, padding), atol=1e-8)
+
+
+@pytest.mark.parametrize("padding", ["replicate", "zeros"])
+def test_values_and_gradients_are_those_of_grid_samples_own_padding(padding: Padding) -> None:
+    patches, transforms = bright_patches(30).requires_grad_(), far_transforms(30).requires_grad_()
+    mode = "border" if padding == "replicate" else "zeros"
+    grid = F.affine_grid(transforms, [30, 1, 32, 32], align_corners=False)
+    expected = F.grid_sample(patches, grid, padding_mode=mode, align_corners=False)
+    aligned = resample(patches, transforms, padding)
+    torch.testing.assert_close(aligned, expected, atol=1e-9, rtol=0)
+    weights = torch.randn_like(aligned)
+    gradients = torch.autograd.grad((aligned * weights).sum(), (patches, transforms))
+    expected_gradients = torch.autograd.grad((expected * weights).sum(), (patches, transforms))
+    torch.testing.assert_close(gradients, expected_gradients, atol=1e-7, rtol=1e-9)
+    assert gradients[1].abs().amax((1, 2)).count_nonzero() > 10
+
+
+def test_an_unbounded_transformation_is_the_identity_plus_the_prediction() -> None:
+    transformer = random_transformer(bounded=False).double().eval()
+    patches = bright_patches(4)
+    normalised = (patches - patches.mean((2, 3), keepdim=True)) / patches.std((2, 3), correction=0, keepdim=True)
+    predicted = transformer.prediction(transformer.layers(normalised)).reshape(4, 2, 3)
+    torch.testing.assert_close(transformer.predict_transforms(patches), IDENTITY + predicted)
+    bounded = random_transformer().double().eval()
+    bounded.load_state_dict(transformer.state_dict())
+    expected = IDENTITY + BOUNDS * predicted.tanh()
+    torch.testing.assert_close(bounded.predict_transforms(patches), expected, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("padding", ["replicate", "zeros"])
+@pytest.mark.parametrize("shift", [3.0, 1e8, 1e38])
+def test_a_grid_off_the_patch_gives_finite_activations_and_gradients(padding: Padding, shift: float) -> None:
+    transformer = random_transformer(padding=padding, bounded=False)
+    with torch.no_grad():
+        transformer.get_parameter("prediction.bias")[[2, 5]] = shift
+    network = TransformedNetwork(transformer, L2Net(8, 2))
+    patches = bright_patches(6).float()
+    aligned = transformer.eval()(patches)[:, 0]
+    corner = patches[:, 0, -1, -1] if padding == "replicate" else torch.zeros(6)
+    if shift > 3:
+        torch.testing.assert_close(aligned, corner[:, None, None].expand(6, 32, 32), atol=0.01, rtol=0)
+    outputs = network.train()(patches)
+    outputs.square().sum().backward()
+    assert torch.isfinite(outputs).all()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in network.parameters())
 
 
 def test_huge_predictions_stay_within_the_bounds() -> None:
@@ -136,10 +206,11 @@ def test_under_autocast_the_transformation_is_in_full_precision() -> None:
     torch.testing.assert_close(transforms, expected, atol=0.02, rtol=0)
 
 
+@pytest.mark.parametrize("bounded", [True, False])
 @pytest.mark.parametrize("padding", ["replicate", "zeros"])
-def test_gradient_in_float64(padding: Padding) -> None:
+def test_gradient_in_float64(padding: Padding, bounded: bool) -> None:
     torch.manual_seed(3)
-    transformer = SpatialTransformer(1, padding).double().eval()
+    transformer = SpatialTransformer(1, padding, bounded).double().eval()
     # Smooth patches: bilinear sampling of rough ones has kinks that break finite differences.
     ramp = torch.linspace(0, 3, 42, dtype=torch.float64)
     patches = torch.sin(ramp * 1.3)[:, None] * torch.cos(ramp)[None] * 50
@@ -235,8 +306,11 @@ def test_an_exported_network_describes_alike_in_batches_of_any_size() -> None:
     torch.testing.assert_close(exported(patches), network(patches), atol=1e-5, rtol=1e-5)
 
 
-def test_models_come_back_bit_for_bit(tmp_path: Path) -> None:
-    architecture = Architecture(dimensions=8, width=4, transformer=True)
+@pytest.mark.parametrize(("bounded", "padding"), [(True, "replicate"), (False, "replicate"), (False, "zeros")])
+def test_models_come_back_bit_for_bit(bounded: bool, padding: Padding, tmp_path: Path) -> None:
+    architecture = Architecture(
+        dimensions=8, width=4, transformer=True, transformer_bounded=bounded, transformer_padding=padding
+    )
     network = build_network(architecture)
     assert isinstance(network, TransformedNetwork)
     torch.nn.init.normal_(network.transformer.prediction.weight, std=0.02)

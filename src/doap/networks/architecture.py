@@ -5,9 +5,10 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from doap.networks.centre_surround import CentreSurround
-from doap.networks.l2net import L2Net
+from doap.networks.hynet import HyNet
+from doap.networks.l2net import L2Net, MeanL2Net
 from doap.networks.network import PatchNetwork
-from doap.networks.spatial_transformer import SpatialTransformer, TransformedNetwork
+from doap.networks.spatial_transformer import Padding, SpatialTransformer, TransformedNetwork
 from doap.networks.tiny import Tiny
 
 
@@ -16,18 +17,26 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    network: Literal["l2net", "cs-l2net", "tiny"] = "l2net"
+    network: Literal["l2net", "l2net-mean", "cs-l2net", "hynet", "tiny"] = "l2net"
     dimensions: int = Field(default=128, gt=0, le=65536, description="dimensions of the descriptor, or its bits")
     width: int = Field(
         default=32,
         gt=0,
         le=4096,
-        description="channels of L2Net's first layer, 32 in the paper; of tiny's second and third",
+        description="channels of the first layer, 32 in the paper; of the second and third of tiny",
     )
     transformer: bool = Field(default=False, description="align patches with a Spatial Transformer first")
+    transformer_bounded: bool = Field(
+        default=True, description="bound the predicted transformation by a tanh; false in the paper"
+    )
+    transformer_padding: Padding = Field(
+        default="replicate", description="beyond the patch: its border, repeated (replicate), or black (zeros)"
+    )
 
     @model_validator(mode="after")
-    def _check_towers(self) -> Self:
+    def _check_architecture(self) -> Self:
+        if not self.transformer and not (self.transformer_bounded and self.transformer_padding == "replicate"):
+            raise ValueError("transformer_bounded and transformer_padding need transformer=true")
         if self.network == "cs-l2net" and self.transformer:
             raise ValueError("cs-l2net reads 64x64 patches, but a transformer outputs 32x32: set transformer to false")
         if self.network == "cs-l2net" and self.dimensions % 2:
@@ -35,14 +44,18 @@ class Architecture(BaseModel):
         return self
 
 
+_NETWORKS = {"l2net": L2Net, "l2net-mean": MeanL2Net, "cs-l2net": CentreSurround, "hynet": HyNet, "tiny": Tiny}
+
+
 def build_network(architecture: Architecture, dropout: float = 0.0) -> PatchNetwork:
     """Return a new network, with weights sampled from torch's global random state."""
     dimensions, width = architecture.dimensions, architecture.width
-    if architecture.network == "cs-l2net":
-        return CentreSurround(dimensions, width, dropout)
-    network_class = Tiny if architecture.network == "tiny" else L2Net
-    network = network_class(dimensions, width, dropout)
+    network = _NETWORKS[architecture.network](dimensions, width, dropout)
     if not architecture.transformer:
         return network
-    # Scales with the network: width 16 for the paper's width of 32.
-    return TransformedNetwork(SpatialTransformer(max(1, width // 2)), network)
+    transformer = SpatialTransformer(
+        max(1, width // 2),  # scales with the network: width 16 for the paper's width of 32
+        architecture.transformer_padding,
+        architecture.transformer_bounded,
+    )
+    return TransformedNetwork(transformer, network)

@@ -12,14 +12,10 @@ from doap.networks.network import PatchNetwork, conv_layer, initialise, normalis
 INPUT_SIZE = 42
 OUTPUT_SIZE = 32
 
-# Maximum difference of a transformation from the identity. Without bounds, training can shift the sampling grid off the
-# patch, which leaves the network without content.
+# Maximum difference of a bounded transformation from the identity. Without bounds, training can shift the sampling grid
+# off the patch, which leaves the network without content.
 MATRIX_BOUND = 0.45  # per entry of the 2x2 matrix; below 1/2 the matrix is never singular and never mirrors
 SHIFT_BOUND = 0.25  # in units of half the patch side
-
-# Pixels beyond the patch that the outermost sample of a bounded transformation can read.
-_MAX_COORDINATE = (1 + 2 * MATRIX_BOUND) * (1 - 1 / OUTPUT_SIZE) + SHIFT_BOUND  # from the centre, in half sides
-MARGIN = math.ceil((_MAX_COORDINATE - 1) * INPUT_SIZE / 2 + 0.5)
 
 Padding = Literal["replicate", "zeros"]
 
@@ -29,8 +25,7 @@ class SpatialTransformer(nn.Module):
 
     Three convolutions read the normalised patch. Two of 5x5 and stride 2 are each followed by batch normalisation
     without learned scale or shift and ReLU. The third, the prediction layer, covers the whole 11x11 map and outputs six
-    values. Their tanh, scaled to the bounds above, is added to the identity: rotations of up to 27 degrees, zooms of
-    0.55 to 1.45, shifts of an eighth of the side.
+    values, which are added to the identity: as they are in the paper, or bounded by a tanh.
 
     The prediction layer is initialised to zero, so training starts with the identity: the whole patch at 32x32.
 
@@ -39,13 +34,16 @@ class SpatialTransformer(nn.Module):
             36,438 parameters and needs 1.7 million multiplications per patch, 4.5 % of those of the network.
         padding: Values beyond the patch: "replicate" repeats its border, as in the paper; "zeros" is black, which
             leaves unwanted edges according to the paper.
+        bounded: Whether a tanh, scaled to the bounds above, limits the transformation to rotations of up to 27 degrees,
+            zooms of 0.55 to 1.45 and shifts of an eighth of the side.
     """
 
     bounds: Tensor
 
-    def __init__(self, width: int = 16, padding: Padding = "replicate") -> None:
+    def __init__(self, width: int = 16, padding: Padding = "replicate", bounded: bool = True) -> None:
         super().__init__()
         self.padding: Padding = padding
+        self.bounded = bounded
         layers: list[nn.Module] = []
         for in_channels, out_channels in ((1, width), (width, 2 * width)):
             block = nn.Sequential(*conv_layer(in_channels, out_channels, 5, 2))
@@ -69,10 +67,12 @@ class SpatialTransformer(nn.Module):
         Returns:
             (N, 2, 3): a 2x2 matrix and a shift.
         """
-        raw = self.prediction(self.layers(normalise(patches)))
+        raw: Tensor = self.prediction(self.layers(normalise(patches)))
         # Full precision from here on: bfloat16 would round coordinates to a tenth of a pixel.
-        offsets = torch.tanh(raw.to(patches.dtype)).reshape(patches.shape[0], 2, 3)
-        return torch.eye(2, 3, dtype=offsets.dtype, device=offsets.device) + self.bounds * offsets
+        offsets = raw.to(patches.dtype).reshape(patches.shape[0], 2, 3)
+        if self.bounded:
+            offsets = self.bounds * torch.tanh(offsets)
+        return torch.eye(2, 3, dtype=offsets.dtype, device=offsets.device) + offsets
 
     def forward(self, patches: Tensor) -> Tensor:
         """Align (N, 1, 42, 42) patches to (N, 1, 32, 32)."""
@@ -106,11 +106,12 @@ class TransformedNetwork(PatchNetwork):
 def resample(patches: Tensor, transforms: Tensor, padding: Padding) -> Tensor:
     """Resample patches bilinearly by affine transformations.
 
-    The border is repeated before `grid_sample`, because its own border padding is missing on Apple's GPUs.
+    To repeat the border, coordinates are limited to the centres of the outermost pixels. This equals the border padding
+    of `grid_sample`, which is missing on Apple's GPUs.
 
     Args:
         patches: (N, 1, 42, 42).
-        transforms: (N, 2, 3) within the bounds, see `SpatialTransformer.predict_transforms`.
+        transforms: (N, 2, 3), see `SpatialTransformer.predict_transforms`.
         padding: Values beyond the patch, see `SpatialTransformer`.
 
     Returns:
@@ -122,9 +123,9 @@ def resample(patches: Tensor, transforms: Tensor, padding: Padding) -> Tensor:
     columns = transforms[:, None, None, :, 0] * centres[:, None]
     rows = transforms[:, None, None, :, 1] * centres[:, None, None]
     grid = columns + rows + transforms[:, None, None, :, 2]
-    if padding == "replicate":
-        patches = F.pad(patches, (MARGIN, MARGIN, MARGIN, MARGIN), mode="replicate")
-        grid = grid * (INPUT_SIZE / (INPUT_SIZE + 2 * MARGIN))
+    # With zeros, a limit beyond the patch keeps coordinates that overflow from becoming NaN.
+    limit = 1 - 1 / INPUT_SIZE if padding == "replicate" else 2.0
+    grid = grid.clamp(-limit, limit)
     return F.grid_sample(patches, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
