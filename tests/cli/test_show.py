@@ -17,15 +17,24 @@ from doap.networks.registry import save
 from support.command_line import Doap
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    architecture = Architecture(dimensions=8, width=2, transformer=True)
-    descriptor = Descriptor(build_network(architecture), "real", 12.0, "mine")
+def save_model(path: Path, architecture: Architecture) -> Path:
+    descriptor = Descriptor(build_network(architecture), "real", 12.0, path.stem)
     for parameter in transformer_of(descriptor).prediction.parameters():
         if parameter.ndim == 1:
             torch.nn.init.normal_(parameter, std=0.5)
-    save(descriptor, tmp_path / "mine.safetensors", architecture)
-    return tmp_path / "mine.safetensors"
+    save(descriptor, path, architecture)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return save_model(tmp_path / "mine.safetensors", Architecture(dimensions=8, width=2, transformer=True))
+
+
+@pytest.fixture
+def zeros_model(tmp_path: Path) -> Path:
+    architecture = Architecture(dimensions=8, width=2, transformer=True, transformer_padding="zeros")
+    return save_model(tmp_path / "zeros.safetensors", architecture)
 
 
 @pytest.fixture
@@ -48,11 +57,22 @@ def test_a_patch_set(model: Path, patches: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert lines[0] == "correlation of patches, 6 groups of PatchSet(24 patches of 32x32, 6 groups, 1 sequence):"
-    assert [line.split(":")[0].strip() for line in lines[1:4]] == ["original", "aligned", "aligned, zeros beyond"]
+    names = [line.split(":")[0].strip() for line in lines[1:4]]
+    assert names == ["original", "aligned, borders repeated", "aligned the same, zeros beyond"]
     assert all("within a group" in line and "between groups" in line for line in lines[1:4])
     assert lines[4] == f"3 of the groups in {figure}"
     with Image.open(figure) as image:
         assert image.width > 900
+
+
+def test_a_second_model_trained_with_zero_padding(
+    model: Path, zeros_model: Path, patches: Path, tmp_path: Path
+) -> None:
+    options = ["--data", str(patches), "-o", str(tmp_path / "figure.png"), "--zeros-model", str(zeros_model)]
+    result = CliRunner().invoke(app, ["show", "alignment", str(model), *options])
+    assert result.exit_code == 0, result.output
+    names = [line.split(":")[0].strip() for line in result.output.splitlines()[1:4]]
+    assert names == ["original", "aligned, trained with repeated borders", "aligned, trained with zero padding"]
 
 
 def test_a_frame_set(model: Path, photo: np.ndarray, tmp_path: Path) -> None:
@@ -73,6 +93,10 @@ def test_a_frame_set(model: Path, photo: np.ndarray, tmp_path: Path) -> None:
         (("mine.safetensors", "--data", "nowhere", "-o", "a.png"), "nowhere"),
         (("mine.safetensors", "--data", "set", "-o", "a.doc"), "figures are written as"),
         (("yours.safetensors", "--data", "set", "-o", "a.png"), "no such file"),
+        (
+            ("mine.safetensors", "--data", "set", "-o", "a.png", "--zeros-model", "mine.safetensors"),
+            "mine: give a model trained with transformer_padding: zeros here",
+        ),
     ],
 )
 @pytest.mark.usefixtures("model", "patches")

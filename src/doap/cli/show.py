@@ -26,31 +26,35 @@ def alignment(
     data: Annotated[Path, typer.Option(metavar="SET", help="A patch set, a frame set, or an official folder.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The figure to write.")],
     groups: Annotated[int, typer.Option(min=1, max=20, help="Number of columns, one group per column.")] = 5,
+    zeros_model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A model trained with transformer_padding=zeros, for the third row."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the groups, and of the views of frames.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
 ) -> None:
     """Draw groups of patches: original, aligned by the Spatial Transformer of a model, and aligned with zero padding.
 
+    The third row uses the transformations of MODEL, or those of --zeros-model, as the paper's figure does.
+
     Groups are sampled from those with the most patches, at most 16 patches of each. The agreement of patches, the mean
     correlation of their pixels, is measured on up to 200 groups.
     """
-    from doap.evaluation.alignment.benchmark import align, transformer_of
+    from doap.evaluation.alignment.benchmark import align, find_transformers
     from doap.evaluation.alignment.figure import draw_alignment
     from doap.files import check_figure_format
     from doap.networks.registry import load
 
     check_figure_format(output)
-    descriptor = load(model, choose_device(device))
-    transformer_of(descriptor)  # fail before a set is converted
+    target = choose_device(device)
+    descriptor, zeros_descriptor = load(model, target), load(zeros_model, target) if zeros_model else None
+    find_transformers(descriptor, zeros_descriptor)  # fail before a set is converted
     patches = open_with_bar(data)
     with step_bar() as progress:
-        result = align(descriptor, patches, seed, progress)
-    draw_alignment(result.groups[:groups], output)
+        result = align(descriptor, patches, seed, progress, zeros_descriptor)
+    draw_alignment(result, output, groups)
     say(f"correlation of patches, {len(result.groups)} groups of {patches}:")
-    for name, agreement in (
-        ("original", result.before),
-        ("aligned", result.after),
-        ("aligned, zeros beyond", result.after_zeros),
-    ):
-        say(f"  {name + ':':<23}{agreement.within:6.3f} within a group, {agreement.between:6.3f} between groups")
+    width = max(map(len, result.rows)) + 1
+    for name, agreement in result.rows.items():
+        say(f"  {name + ':':<{width}}{agreement.within:7.3f} within a group, {agreement.between:6.3f} between groups")
     say(f"{min(groups, len(result.groups))} of the groups in {output}")

@@ -13,22 +13,36 @@ from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor, to_input
-from doap.networks.spatial_transformer import TransformedNetwork
+from doap.networks.spatial_transformer import Padding, TransformedNetwork
 from doap.types import Grey
 from support.figures import record_figures
 
 
-@pytest.fixture
-def model() -> Descriptor:
-    """A model that zooms every patch out and shifts it, each differently."""
-    network = build_network(Architecture(dimensions=8, width=4, transformer=True))
+def make_model(name: str, bias: list[float], padding: Padding = "replicate", bounded: bool = True) -> Descriptor:
+    """Make a model that transforms every patch differently, on average by a bias."""
+    architecture = Architecture(
+        dimensions=8, width=4, transformer=True, transformer_padding=padding, transformer_bounded=bounded
+    )
+    network = build_network(architecture)
     assert isinstance(network, TransformedNetwork)
     with torch.no_grad():
         prediction = network.transformer.prediction
         torch.nn.init.normal_(prediction.weight, std=0.02)
         assert prediction.bias is not None
-        prediction.bias += torch.tensor([1.0, 0, 0, 0, 1, 0])
-    return Descriptor(network, "real", 12.0, "zooming").eval()
+        prediction.bias += torch.tensor(bias)
+    return Descriptor(network, "real", 12.0, name).eval()
+
+
+@pytest.fixture
+def model() -> Descriptor:
+    """A model that zooms every patch out and shifts it, each differently."""
+    return make_model("zooming", [1.0, 0, 0, 0, 1, 0])
+
+
+@pytest.fixture
+def zeros_model() -> Descriptor:
+    """A model with zero padding that rotates by about a right angle, each patch differently."""
+    return make_model("rotating", [-1.0, -1, 0, 1, -1, 0], padding="zeros", bounded=False)
 
 
 @pytest.fixture
@@ -57,6 +71,7 @@ def in_numpy(groups: list[Pixels]) -> tuple[float, float]:
 
 def test_groups_are_aligned_by_the_models_transformer(model: Descriptor, patch_set: PatchSet) -> None:
     found = align(model, patch_set)
+    assert list(found.rows) == ["original", "aligned, borders repeated", "aligned the same, zeros beyond"]
     transformer = transformer_of(model)
     for group in found.groups[:5]:
         here = np.flatnonzero(patch_set.groups == group.number)
@@ -90,6 +105,40 @@ def test_agreement_is_the_mean_correlation(model: Descriptor, patch_set: PatchSe
         assert (measured.within, measured.between) == pytest.approx(in_numpy(groups), abs=2e-3)
     # Black borders are alike in all patches, whatever they show.
     assert found.after_zeros.between > found.after.between + 0.1
+
+
+def test_a_second_model_aligns_the_third_row_by_itself(
+    model: Descriptor, zeros_model: Descriptor, patch_set: PatchSet
+) -> None:
+    alone, both = align(model, patch_set), align(model, patch_set, zeros_model=zeros_model)
+    assert (both.before, both.after) == (alone.before, alone.after)
+    transformer = transformer_of(zeros_model)
+    for one, two in zip(alone.groups[:5], both.groups[:5], strict=True):
+        np.testing.assert_array_equal(two.originals, one.originals)
+        np.testing.assert_array_equal(two.aligned, one.aligned)
+        with torch.no_grad():
+            aligned = transformer(torch.from_numpy(two.originals)[:, None].float())[:, 0]
+        assert np.abs(two.aligned_zeros - aligned.numpy()).mean() < 1.5  # the originals are rounded
+        assert np.abs(two.aligned_zeros - one.aligned_zeros.astype(float)).mean() > 20
+    measured = both.after_zeros
+    expected = in_numpy([group.aligned_zeros for group in both.groups])
+    assert (measured.within, measured.between) == pytest.approx(expected, abs=2e-3)
+    rows = list(both.rows.items())
+    assert rows[0] == ("original", both.before)
+    assert rows[1] == ("aligned, trained with repeated borders", both.after)
+    assert rows[2] == ("aligned, trained with zero padding", both.after_zeros)
+
+
+def test_two_models_need_the_paddings_of_their_rows(
+    model: Descriptor, zeros_model: Descriptor, patch_set: PatchSet
+) -> None:
+    with pytest.raises(DoapError, match="zooming: give a model trained with transformer_padding: zeros here"):
+        align(model, patch_set, zeros_model=model)
+    with pytest.raises(DoapError, match="rotating: give a model trained with transformer_padding: replicate here"):
+        align(zeros_model, patch_set, zeros_model=zeros_model)
+    plain = Descriptor(build_network(Architecture(dimensions=8, width=2)), "real", 12.0, "plain")
+    with pytest.raises(DoapError, match="plain: has no Spatial Transformer"):
+        align(model, patch_set, zeros_model=plain)
 
 
 def test_a_transformer_at_its_start_changes_nothing(patch_set: PatchSet) -> None:
@@ -162,9 +211,10 @@ def test_models_without_a_transformer_and_sets_without_groups_are_refused(
 def test_the_figure_shows_every_patch(
     model: Descriptor, patch_set: PatchSet, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = align(model, patch_set).groups[:columns]
+    alignment = align(model, patch_set)
+    groups = alignment.groups[:columns]
     figures = record_figures(monkeypatch)
-    draw_alignment(groups, tmp_path / "figure.png")
+    draw_alignment(alignment, tmp_path / "figure.png", columns)
     sheets = [np.asarray(axes.images[0].get_array()) for axes in figures[0].axes]
     assert len(sheets) == 3 * columns
     for number, group in enumerate(groups):
@@ -175,6 +225,7 @@ def test_the_figure_shows_every_patch(
             assert {patch.tobytes() for patch in patches} <= shown
     texts = [text.get_text() for text in figures[0].texts]
     assert [f"group {group.number}, {len(group.originals)} patches" in texts for group in groups] == [True] * columns
+    assert set(alignment.row_names) <= {text.replace("\n", " ") for text in texts}
 
 
 def windows(sheet: Pixels, side: int) -> Iterator[Pixels]:
@@ -187,4 +238,4 @@ def windows(sheet: Pixels, side: int) -> Iterator[Pixels]:
 
 def test_a_figure_in_an_unknown_format_is_refused(model: Descriptor, patch_set: PatchSet, tmp_path: Path) -> None:
     with pytest.raises(DoapError, match="figures are written as"):
-        draw_alignment(align(model, patch_set).groups[:1], tmp_path / "figure.doc")
+        draw_alignment(align(model, patch_set), tmp_path / "figure.doc")

@@ -21,6 +21,9 @@ from doap.types import StepProgress, no_step_progress
 MAX_PATCHES = 16  # per group, as many as HPatches has
 MAX_GROUPS = 200  # with fewer, the agreement would depend on the choice of groups
 
+ROWS_OF_ONE_MODEL = ("original", "aligned, borders repeated", "aligned the same, zeros beyond")
+ROWS_OF_TWO_MODELS = ("original", "aligned, trained with repeated borders", "aligned, trained with zero padding")
+
 Pixels = NDArray[np.uint8]
 
 
@@ -33,7 +36,7 @@ class AlignedGroup:
         sequence: Name of its sequence.
         originals: (n, 42, 42), the input of the transformer.
         aligned: (n, 32, 32), borders repeated.
-        aligned_zeros: (n, 32, 32) by the same transformations, black beyond the patch.
+        aligned_zeros: (n, 32, 32), black beyond the patch; by the same transformations, or by those of a second model.
     """
 
     number: int
@@ -66,16 +69,27 @@ class Alignment:
         before: Agreement of the originals at the resolution of the aligned patches.
         after: Agreement of the aligned patches.
         after_zeros: Agreement of the aligned patches with black beyond the patch.
+        row_names: What the rows of the figure show, which are the originals and the two alignments.
     """
 
     groups: list[AlignedGroup]
     before: Agreement
     after: Agreement
     after_zeros: Agreement
+    row_names: tuple[str, str, str]
+
+    @property
+    def rows(self) -> dict[str, Agreement]:
+        """Agreement of each row of the figure, by its name."""
+        return dict(zip(self.row_names, (self.before, self.after, self.after_zeros), strict=True))
 
 
 def align(
-    model: Descriptor, data: PatchSet | FrameSet, seed: int = 0, progress: StepProgress = no_step_progress
+    model: Descriptor,
+    data: PatchSet | FrameSet,
+    seed: int = 0,
+    progress: StepProgress = no_step_progress,
+    zeros_model: Descriptor | None = None,
 ) -> Alignment:
     """Align the patches of up to 200 groups of a set, sampled from those with the most patches.
 
@@ -87,11 +101,13 @@ def align(
         data: Set to sample from.
         seed: Seed of groups and views.
         progress: Callback, called as `progress(step, done, total)`.
+        zeros_model: Model trained with zero padding, on the same device. Its transformations replace those of `model`
+            in the alignment with black beyond the patch, as in the paper's figure.
 
     Raises:
-        DoapError: If the model has no transformer, or no group has two patches.
+        DoapError: If a model has no transformer or the wrong padding, or no group has two patches.
     """
-    transformer = transformer_of(model)
+    transformers = find_transformers(model, zeros_model)
     members = _sample_groups(data, np.random.default_rng(seed))
     device = next(model.parameters()).device
     indices = np.concatenate(members)
@@ -102,14 +118,31 @@ def align(
     splits = np.cumsum([len(group) for group in members])[:-1].tolist()
     groups, versions = [], []
     for group, patches in zip(members, torch.tensor_split(to_input(pixels, model.input_size), splits), strict=True):
-        rendered = _align_group(transformer, patches)
+        rendered = _align_group(*transformers, patches)
         originals, _, aligned, zeros = (to_bytes(version[:, 0]).cpu().numpy() for version in rendered)
         first = int(group[0])
         groups.append(AlignedGroup(int(data.groups[first]), _sequence_name(data, first), originals, aligned, zeros))
         versions.append(torch.stack([normalise(version).flatten(1) for version in rendered[1:]]).cpu())
         progress("aligning groups", len(groups), len(members))
     before, after, after_zeros = (_agreement([version[i] for version in versions]) for i in range(3))
-    return Alignment(groups, before, after, after_zeros)
+    row_names = ROWS_OF_ONE_MODEL if zeros_model is None else ROWS_OF_TWO_MODELS
+    return Alignment(groups, before, after, after_zeros, row_names)
+
+
+def find_transformers(
+    model: Descriptor, zeros_model: Descriptor | None = None
+) -> tuple[SpatialTransformer, SpatialTransformer]:
+    """Return the transformers for the alignments with repeated borders and with zeros; see `align`.
+
+    Raises:
+        DoapError: If a model has no transformer, or if there are two and they were not trained with these paddings.
+    """
+    if zeros_model is None:
+        return transformer_of(model), transformer_of(model)
+    for trained, padding in ((model, "replicate"), (zeros_model, "zeros")):
+        if transformer_of(trained).padding != padding:
+            raise DoapError(f"{trained.name}: give a model trained with transformer_padding: {padding} here")
+    return transformer_of(model), transformer_of(zeros_model)
 
 
 def transformer_of(model: Descriptor) -> SpatialTransformer:
@@ -151,15 +184,16 @@ def _extract_views(
 
 
 @torch.inference_mode()
-def _align_group(transformer: SpatialTransformer, patches: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _align_group(
+    transformer: SpatialTransformer, zeros_transformer: SpatialTransformer, patches: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return patches, their resampling by the identity, and aligned with repeated borders and with black ones."""
-    transforms = transformer.predict_transforms(patches)
     identity = torch.eye(2, 3, device=patches.device).expand(len(patches), 2, 3)
     return (
         patches,
         resample(patches, identity, "replicate"),
-        resample(patches, transforms, "replicate"),
-        resample(patches, transforms, "zeros"),
+        resample(patches, transformer.predict_transforms(patches), "replicate"),
+        resample(patches, zeros_transformer.predict_transforms(patches), "zeros"),
     )
 
 

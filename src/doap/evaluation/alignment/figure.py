@@ -1,28 +1,31 @@
-"""The figure of alignment: groups of patches as they are, aligned, and aligned with black borders."""
+"""The figure of alignment: groups of patches as they are, aligned, and aligned with zeros beyond the patch."""
 
-from collections.abc import Sequence
+import textwrap
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from doap.evaluation.alignment.benchmark import AlignedGroup, Pixels
+from doap.evaluation.alignment.benchmark import Alignment, Pixels
 from doap.files import write_figure
 
 BACKGROUND = 255
-ROWS = ("original", "aligned,\nborders repeated", "aligned,\nzeros beyond")
 SIDE, GAP, LABEL, TITLE = 1.9, 0.16, 1.5, 0.5  # inches
+LABEL_CHARACTERS = 17  # per line
 
 
-def draw_alignment(groups: Sequence[AlignedGroup], path: Path) -> None:
+def draw_alignment(alignment: Alignment, path: Path, columns: int = 5) -> None:
     """Draw one column per group, its patches arranged in a square; the rows as in the paper.
 
     Args:
-        groups: Groups to draw.
+        alignment: Groups to draw and what the rows show.
         path: File to write; its suffix selects the format.
+        columns: Number of groups to draw, the first ones.
     """
+    groups = alignment.groups[:columns]
+    labels = [textwrap.fill(name, LABEL_CHARACTERS) for name in alignment.row_names]
     width = LABEL + len(groups) * (SIDE + GAP)
-    height = TITLE + len(ROWS) * (SIDE + GAP)
+    height = TITLE + len(labels) * (SIDE + GAP)
     figure = Figure(figsize=(width, height))
     for column, group in enumerate(groups):
         left = LABEL + column * (SIDE + GAP)
@@ -33,7 +36,7 @@ def draw_alignment(groups: Sequence[AlignedGroup], path: Path) -> None:
             axes.set_axis_off()
             if not column:
                 middle = (bottom + SIDE / 2) / height
-                figure.text((LABEL - 0.12) / width, middle, ROWS[row], ha="right", va="center", fontsize=10)
+                figure.text((LABEL - 0.12) / width, middle, labels[row], ha="right", va="center", fontsize=10)
         name = _shorten(Path(group.sequence).name)
         middle = (left + SIDE / 2) / width
         figure.text(middle, (height - 0.2) / height, name, ha="center", va="center", fontsize=9)
