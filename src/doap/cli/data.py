@@ -8,6 +8,7 @@ from doap.cli import (
     data_hpatches,
     data_info,
     data_list,
+    data_look_alike,
     data_mine,
     data_pairs,
     data_show,
@@ -24,4 +25,5 @@ app.command("show", epilog=data_show.EXAMPLE)(data_show.show)
 app.command("split", cls=RenamingCommand, epilog=data_split.EXAMPLE)(data_split.split)
 app.command("pairs", epilog=data_pairs.EXAMPLE)(data_pairs.pairs)
 app.command("hpatches", epilog=data_hpatches.EXAMPLE)(data_hpatches.hpatches)
+app.command("look-alike", epilog=data_look_alike.EXAMPLE)(data_look_alike.look_alike)
 app.command("info", epilog=data_info.EXAMPLE)(data_info.info)

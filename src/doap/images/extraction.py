@@ -77,6 +77,19 @@ def extract_patches(
     return patches
 
 
+def are_patches_inside(frames: Frames, shape: tuple[int, ...], extent: float) -> NDArray[np.bool_]:
+    """Return whether the whole patch of each frame is inside an image, (N,) bool.
+
+    Args:
+        frames: (N, 2, 3).
+        shape: (height, width) of the image.
+        extent: Half the side of the patch in units of the frame's scale.
+    """
+    half = extent * np.abs(frames[:, :, :2]).sum(2)
+    low, high = frames[:, :, 2] - half, frames[:, :, 2] + half
+    return np.asarray((low >= 0).all(1) & (high <= np.array(shape[::-1]) - 1).all(1))
+
+
 def patch_points(frames: Tensor, size: int, extent: float) -> tuple[Tensor, Tensor]:
     """Return the sample points, (N, s, s, 2), and pixel spacings, (N,), of the patches of (N, 2, 3) frames."""
     return to_image_points(patch_grid(size, frames.device), frames, extent), pixel_spacing(frames, size, extent)

@@ -6,13 +6,13 @@ import torch
 from doap.geometry.homographies import transform_points
 from doap.images.extraction import Pyramid, average_samples, to_bytes
 from doap.images.frames import transform_frames
-from doap.images.jitter import LEVELS, jitter_light
+from doap.images.jitter import LEVELS, JitterLevel, jitter_light
 from doap.types import Grey, Homography
 
 LIGHT = LEVELS["hard"]
 
 
-def random_homography(size: tuple[int, ...], random: np.random.Generator) -> Homography:
+def random_homography(size: tuple[int, ...], random: np.random.Generator, strength: float = 1.0) -> Homography:
     """Sample a homography about the centre of an image.
 
     Rotation up to 45 degrees, zoom by 0.6 to 1.25, tilt, and shift up to a tenth of each side.
@@ -20,11 +20,13 @@ def random_homography(size: tuple[int, ...], random: np.random.Generator) -> Hom
     Args:
         size: (height, width) of the image.
         random: generator.
+        strength: Factor of the angle, the logarithm of the zoom, the tilt and the shift; 0 gives the identity.
     """
     height, width = size[:2]
-    angle, zoom = np.radians(random.uniform(-45, 45)), 2 ** random.uniform(np.log2(0.6), np.log2(1.25))
-    tilt = random.uniform(-0.3, 0.3, 2)
-    shift = random.uniform(-0.1, 0.1, 2) * (width, height)
+    angle = strength * np.radians(random.uniform(-45, 45))
+    zoom = 2 ** (strength * random.uniform(np.log2(0.6), np.log2(1.25)))
+    tilt = strength * random.uniform(-0.3, 0.3, 2)
+    shift = strength * random.uniform(-0.1, 0.1, 2) * (width, height)
     middle = np.array([(width - 1) / 2, (height - 1) / 2])
     half = max(width, height) / 2
     centre = np.array([[1 / half, 0, -middle[0] / half], [0, 1 / half, -middle[1] / half], [0, 0, 1]])
@@ -60,6 +62,6 @@ def warp(pyramid: Pyramid, homography: Homography, size: tuple[int, int] | None 
     return average_samples(pyramid.sample(torch.from_numpy(points).float()[None], spacing))
 
 
-def relight(values: torch.Tensor, light: torch.Generator) -> Grey:
-    """Change the light of (1, H, W) grey values at random, as strongly as `LIGHT`; return an (H, W) uint8 image."""
-    return np.asarray(to_bytes(jitter_light(values, LIGHT, light))[0].numpy())
+def relight(values: torch.Tensor, light: torch.Generator, level: JitterLevel = LIGHT) -> Grey:
+    """Change the light of (1, H, W) grey values at random, as strongly as a level; return an (H, W) uint8 image."""
+    return np.asarray(to_bytes(jitter_light(values, level, light))[0].numpy())

@@ -1,5 +1,6 @@
-"""Extraction of a patch set from a frame set, once for all epochs."""
+"""Extraction of patches from a frame set, once for all epochs."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +50,11 @@ def append_patches(
     """Extract patches into an open patch set; arguments as in `cut_patches`."""
     writer.photo_names, writer.overlaps = frames.photo_names, frames.overlaps
     items, levels = _plan(frames, views_per_group)
-    order = np.argsort(frames.photos[items], kind="stable")
-    photos, starts = np.unique(frames.photos[items[order]], return_index=True)
-    for done, (photo, rows) in enumerate(zip(photos, np.split(order, starts[1:]), strict=True), 1):
+    rows_by_photo = _split_by_photo(frames, items)
+    for done, (photo, rows) in enumerate(rows_by_photo, 1):
         selected = items[rows]
         writer.append(
-            _cut_photo(frames, int(photo), selected, levels[rows], writer.size, seed),
+            _cut_photo(frames, photo, selected, levels[rows], writer.size, seed),
             frames.groups[selected],
             frames.sequences[selected],
             frames.frames[selected],
@@ -62,7 +62,48 @@ def append_patches(
             source=frames.sources[selected],
             level=levels[rows],
         )
-        progress(done, len(photos))
+        progress(done, len(rows_by_photo))
+
+
+def cut_items(
+    frames: FrameSet, items: Ids, levels: Ids, size: int, seed: int, progress: Progress = no_progress
+) -> NDArray[np.uint8]:
+    """Extract some frames of a frame set, several photos at once.
+
+    Args:
+        frames: The frame set.
+        items: (P,) indices of frames, in any order.
+        levels: (P,) 0 for undisturbed patches, then 1, 2, 3 for easy, hard and tough views.
+        size: Side of the patches in pixels.
+        seed: Determines the views.
+        progress: Callback, called as progress(done, total) with numbers of photos.
+
+    Returns:
+        (P, size, size) uint8.
+    """
+    patches = np.empty((len(items), size, size), np.uint8)
+    rows_by_photo = _split_by_photo(frames, items)
+
+    def cut(photo: int, rows: Ids) -> None:
+        patches[rows] = _cut_photo(frames, photo, items[rows], levels[rows], size, seed)
+
+    with ThreadPoolExecutor() as pool:  # decoding and sampling release the interpreter lock
+        futures = [pool.submit(cut, photo, rows) for photo, rows in rows_by_photo]
+        try:
+            for done, future in enumerate(futures, 1):
+                future.result()
+                progress(done, len(futures))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return patches
+
+
+def _split_by_photo(frames: FrameSet, items: Ids) -> list[tuple[int, Ids]]:
+    """Return the photos of some frames, sorted, and the positions of each photo's frames in `items`."""
+    order = np.argsort(frames.photos[items], kind="stable")
+    photos, starts = np.unique(frames.photos[items[order]], return_index=True)
+    return list(zip(photos.tolist(), np.split(order, starts[1:]), strict=True))
 
 
 def _plan(frames: FrameSet, views_per_group: int) -> tuple[Ids, Ids]:

@@ -24,7 +24,7 @@ from doap.errors import DoapError
 from doap.files import make_folder, write_text
 from doap.geometry.ellipses import overlap, scales
 from doap.images.detectors import DETECTORS
-from doap.images.extraction import Pyramid, extract_patches
+from doap.images.extraction import Pyramid, are_patches_inside, extract_patches
 from doap.images.frames import transform_frames
 from doap.images.jitter import LEVELS, JitterLevel, jitter_frames
 from doap.images.reading import read_grey
@@ -152,8 +152,5 @@ def cut_strips(
 
 def _is_extractable(frames: Frames, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return whether the patch of each frame is inside an image, in front of the camera, and not too small."""
-    half = EXTENT * np.abs(frames[:, :, :2]).sum(2)
-    low, high = frames[:, :, 2] - half, frames[:, :, 2] + half
     is_in_front = np.linalg.det(frames[:, :, :2]) > 0  # points behind the camera are mirrored
-    is_inside = (low >= 0).all(1) & (high <= np.array(shape[::-1]) - 1).all(1)
-    return np.asarray(is_inside & is_in_front & (scales(frames) >= MIN_SCALE))
+    return np.asarray(are_patches_inside(frames, shape, EXTENT) & is_in_front & (scales(frames) >= MIN_SCALE))

@@ -124,7 +124,7 @@ def _write_pairs(data: FrameSet, scene: SetScene, parent: Path, settings: PairSe
     if scene.source == "tracks":
         pairs = sample_overlapping_pairs(data, scene.sequences, settings.per_scene, random)
         return _write_scene(data, folder, pairs) if pairs else []
-    photos, motions = _read_static_view(data, _select_sequence(data, scene, settings.seed))
+    photos, motions = read_static_view(data, _select_sequence(data, scene, settings.seed))
     if scene.source == "static" and len(photos) == 1:  # no second photo, so no change of light
         return []
     return _write_static(folder, photos[0], list(make_static_copies(photos, motions, settings.copies, random)))
@@ -141,7 +141,7 @@ def _select_sequence(data: FrameSet, scene: SetScene, seed: int) -> int:
     return candidates[seeded_order(candidates, seed)[0]]
 
 
-def _read_static_view(data: FrameSet, sequence: int) -> tuple[list[Grey], list[Matrix]]:
+def read_static_view(data: FrameSet, sequence: int) -> tuple[list[Grey], list[Matrix]]:
     """Return the registered photos of a sequence, the one with most frames first, and the motion from it to each."""
     view = data.select(data.sequences == sequence)
     indices, counts = np.unique(view.photos, return_counts=True)

@@ -1,6 +1,7 @@
 """Settings of builds, in their own module: the command line reads the defaults without importing the builds."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from doap.types import DEFAULT_EXTENT
 
@@ -58,3 +59,29 @@ class PairSettings:
     copies: int = 2
     singles: int = 60
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class LookAlikeSettings:
+    """Settings of sets in the official formats, made from photos.
+
+    Stored beside the sets, so that an interrupted run continues with the same ones.
+
+    Attributes:
+        patches: Maximum number of patches per Phototour set.
+        pairs: Maximum number of matching pairs per Phototour set; there are as many non-matching ones.
+        groups: Maximum number of groups per half of RomePatches.
+        points: Maximum number of points per sequence of HPatches.
+        seed: Determines the choice of scenes and points, the pairs, the warps and the jitter.
+    """
+
+    patches: int = 40_000
+    pairs: int = 50_000
+    groups: int = 1000
+    points: int = 1500
+    seed: int = 0
+
+    @classmethod
+    def quick(cls, seed: int = 0) -> Self:
+        """Return settings of small sets, to try a protocol."""
+        return cls(patches=4000, pairs=4000, groups=100, points=200, seed=seed)

@@ -119,4 +119,6 @@ def write_hpatches_folder(folder: Path, strips: Mapping[str, NDArray[np.uint8]])
             )
     with atomic_folder(folder) as temporary:
         for name, patches in strips.items():
-            Image.fromarray(patches.reshape(-1, SIZE)).save(temporary / f"{name}.png")
+            Image.fromarray(patches.reshape(-1, SIZE)).save(
+                temporary / f"{name}.png", compress_level=1
+            )  # 2.5 times as fast

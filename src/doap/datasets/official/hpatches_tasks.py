@@ -1,7 +1,9 @@
 """Task lists of HPatches: the splits, the queries and distractors of retrieval, the pairs of verification."""
 
 import csv
+import json
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +12,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from doap.datasets.official.hpatches import IMAGES, NOISES, STRIPS
-from doap.datasets.official.opening import select_sequences
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
+from doap.files import write_text
 
 
 class Split(BaseModel):
@@ -63,15 +65,9 @@ def read_splits(file: Path) -> dict[str, Split]:
         raise DoapError(f"{file}: not a list of splits ({key + ': ' if key else ''}{first['msg']})") from error
 
 
-def select_training_sequences(patches: PatchSet, folder: Path, split: str) -> PatchSet:
-    """Return the train sequences of a split.
-
-    Args:
-        patches: Patch set opened from the folder.
-        folder: Official folder of HPatches; see `find_split`.
-        split: A, b or c.
-    """
-    return select_sequences(patches, find_split(folder, split).training_sequences())
+def write_splits(file: Path, splits: Sequence[Split]) -> None:
+    """Write splits in the format of splits.json."""
+    write_text(file, json.dumps({split.name: split.model_dump() for split in splits}, indent=1))
 
 
 def find_split(folder: Path, split: str) -> Split:

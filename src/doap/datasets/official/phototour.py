@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from doap.datasets.official.reading import read_exact_grey
 from doap.datasets.sets.writer import write_patch_set
@@ -60,6 +61,30 @@ def convert_phototour(folder: Path, path: Path, progress: Progress = no_progress
             sheet_points = points[number * PER_SHEET : (number + 1) * PER_SHEET]
             writer.append(read_sheet(sheet)[: len(sheet_points)], sheet_points, np.zeros(len(sheet_points), np.int64))
             progress(number + 1, expected)
+
+
+def write_phototour(
+    folder: Path, patches: NDArray[np.uint8], points: NDArray[np.int64], pairs: NDArray[np.int64]
+) -> None:
+    """Write sheets, info.txt and the file of pairs into an empty folder, not atomically.
+
+    Args:
+        folder: The folder.
+        patches: (N, 64, 64) uint8.
+        points: (N,) the 3D point of each patch; official folders list the patches of a point consecutively.
+        pairs: (P, 2) indices of patches, matching if their points are equal.
+    """
+    if patches.dtype != np.uint8 or patches.shape != (len(points), SIZE, SIZE) or not len(points):
+        raise DoapError(f"{folder}: patches are {patches.dtype} {patches.shape}, not uint8 {(len(points), SIZE, SIZE)}")
+    for number, start in enumerate(range(0, len(patches), PER_SHEET)):
+        cells = np.zeros((PER_SHEET, SIZE, SIZE), np.uint8)
+        cells[: len(patches) - start] = patches[start : start + PER_SHEET]
+        sheet = cells.reshape(COLUMNS, COLUMNS, SIZE, SIZE).swapaxes(1, 2).reshape(COLUMNS * SIZE, COLUMNS * SIZE)
+        Image.fromarray(sheet).save(folder / f"patches{number:04d}.bmp")
+    (folder / INFO).write_text("".join(f"{point} 0\n" for point in points), encoding="ascii")
+    table = np.zeros((len(pairs), PAIR_COLUMNS), np.int64)
+    table[:, [0, 3]], table[:, [1, 4]] = pairs, points[pairs]
+    np.savetxt(folder / PAIRS, table, fmt="%d")
 
 
 def read_sheet(file: Path) -> NDArray[np.uint8]:

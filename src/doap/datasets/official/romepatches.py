@@ -69,6 +69,28 @@ def convert_romepatches(folder: Path, path: Path, progress: Progress = no_progre
             progress(number + 1, len(halves))
 
 
+def write_romepatches(folder: Path, half: str, patches: NDArray[np.uint8], groups: NDArray[np.int64]) -> None:
+    """Write the files of a half into a folder, not atomically; the grey value is written as three equal colours.
+
+    Args:
+        folder: The folder.
+        half: "train" or "test".
+        patches: (N, 51, 51) uint8; the first patches, as many as there are groups, are the queries.
+        groups: (N,) integers; each of the first patches is of another group.
+    """
+    from scipy.io import savemat
+
+    queries = len(np.unique(groups))
+    if patches.dtype != np.uint8 or patches.shape != (len(groups), SIZE, SIZE):
+        raise DoapError(f"{folder}: patches are {patches.dtype} {patches.shape}, not uint8 {(len(groups), SIZE, SIZE)}")
+    if len(np.unique(groups[:queries])) != queries:
+        raise DoapError(f"{folder}: the first {queries} patches must be one of each group, to be the queries")
+    colours = np.repeat(patches[:, None], 3, axis=1)
+    labels = groups.astype(np.float64)[None]
+    savemat(patches_file(folder, half), {"patches": colours}, do_compression=True)
+    savemat(labels_file(folder, half), {"labels_gt": labels[:, :queries], "labels": labels[:, queries:]})
+
+
 def read_mat(file: Path) -> Variables:
     """Read the numeric variables of a MATLAB file of any version, with MATLAB's order of axes."""
     import h5py

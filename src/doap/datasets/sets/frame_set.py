@@ -14,7 +14,8 @@ On disk a frame set is a folder:
     checksums.npy          uint32: CRC-32 of every MiB of the photo files, in order
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -114,9 +115,19 @@ class FrameSet(GroupedSet):
 
     def read_photo(self, index: int) -> Grey:
         """Decode the photo at an index: (H, W) uint8."""
+        with self._open_photo(index) as image:
+            return to_grey(image)
+
+    def photo_shape(self, index: int) -> tuple[int, int]:
+        """Return (height, width) of the photo at an index, without decoding it."""
+        with self._open_photo(index) as image:
+            return image.height, image.width
+
+    @contextmanager
+    def _open_photo(self, index: int) -> Iterator[Image.Image]:
         try:
             with Image.open(BytesIO(self.encoded_photos[index].tobytes())) as image:
-                return to_grey(image)
+                yield image
         except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
             raise DoapError(
                 f"{self.photo_names[index]}: cannot be decoded from the set ({error}); build the set again"

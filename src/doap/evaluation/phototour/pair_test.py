@@ -18,6 +18,7 @@ from doap.networks.descriptor import Descriptor, describe_patches
 from doap.types import Descriptors, Progress, no_progress
 
 SCENES = ("liberty", "notredame", "yosemite")
+LOOK_ALIKE_SCENES = ("a", "b", "c")  # of the sets phototour-a … that `doap data look-alike` makes
 CHUNK_SIZE = 4096  # pairs compared at once
 
 
@@ -90,17 +91,20 @@ def find_scenes(folder: Path) -> dict[str, Path]:
         if scene in scenes:
             raise DoapError(f"{folder}: {scenes[scene].name} and {path.name} are both {scene}; give one of them")
         scenes[scene] = path
-    return {scene: scenes[scene] for scene in SCENES if scene in scenes}
+    return {scene: scenes[scene] for scene in (*SCENES, *LOOK_ALIKE_SCENES) if scene in scenes}
 
 
 def scene_of(name: str) -> str:
     """Return the scene that a name ends in, as in "phototour-liberty" or "doap-liberty"; an empty string if in none.
 
+    The letters of look-alike sets are recognised after "phototour-" only, because other names end in letters too.
+
     Example:
-        >>> scene_of("phototour-liberty"), scene_of("mine")
-        ('liberty', '')
+        >>> scene_of("phototour-liberty"), scene_of("phototour-a"), scene_of("split-a")
+        ('liberty', 'a', '')
     """
-    ending = re.search(rf"(?:^|[-_. ])({'|'.join(SCENES)})$", name.lower())
+    endings = f"(?:{'|'.join(SCENES)})|(?<=phototour-)(?:{'|'.join(LOOK_ALIKE_SCENES)})"
+    ending = re.search(rf"(?:^|[-_. ])({endings})$", name.lower())
     return ending[1] if ending else ""
 
 

@@ -1,21 +1,25 @@
 """Table 1 of the paper: six train/test combinations of the three scenes, measured rows beside quoted ones."""
 
+import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 from doap.evaluation.harness.published import notes, published, size, sources
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
-from doap.evaluation.phototour.pair_test import scene_of
+from doap.evaluation.phototour.pair_test import LOOK_ALIKE_SCENES, SCENES
 
-# Training scene and test scene, in the paper's order.
-COMBINATIONS = (
-    ("notredame", "liberty"),
-    ("yosemite", "liberty"),
-    ("liberty", "notredame"),
-    ("yosemite", "notredame"),
-    ("liberty", "yosemite"),
-    ("notredame", "yosemite"),
-)
+Combinations = tuple[tuple[str, str], ...]
+"""Training scene and test scene of each column."""
+
+
+def combine(scenes: Sequence[str]) -> Combinations:
+    """Return all combinations of a training scene and another test scene, in the paper's order."""
+    return tuple((train, test) for test in scenes for train in scenes if train != test)
+
+
+COMBINATIONS = combine(SCENES)
+LOOK_ALIKE_COMBINATIONS = combine(LOOK_ALIKE_SCENES)
 NOTE = (
     "FPR95 %, trained on → tested on; less is better; b are bits. A descriptor that was trained on none of the scenes "
     "has one figure per test scene. The mean is given where all six figures are"
@@ -25,15 +29,23 @@ Rates = dict[tuple[str, str], float]
 
 
 def phototour_table(result: Result | None) -> Table:
-    """Return the table: measured rows, then quoted ones.
+    """Return the table: measured rows, then quoted ones. There are no quoted rows for look-alike sets.
 
     Args:
         result: Result of `Phototour`; None for the quoted rows alone.
     """
-    columns = tuple(f"{train} →\n{test}" for train, test in COMBINATIONS)
-    quoted = published("phototour")
+    combinations = _combinations_of(result)
+    columns = tuple(f"{train} →\n{test}" for train, test in combinations)
+    quoted = published("phototour") if combinations == COMBINATIONS else []
     rows = (measured_rows(result) if result else []) + [
-        _row(row.method, size(row.kind, row.dimensions), _by_combination(row.figures), row.figures["mean"], True)
+        Row(
+            (
+                row.method,
+                size(row.kind, row.dimensions),
+                *_cells(COMBINATIONS, _by_combination(row.figures), row.figures["mean"]),
+            ),
+            quoted=True,
+        )
         for row in quoted
     ]
     return Table(
@@ -42,22 +54,24 @@ def phototour_table(result: Result | None) -> Table:
         text_columns=2,
         note="; ".join(filter(None, (NOTE, notes(quoted)))),
         better="less",
-        title="UBC Phototour",
-        sources=tuple(sources("phototour")),
+        title="UBC Phototour" if quoted else "Look-alike sets of Phototour",
+        sources=tuple(sources("phototour")) if quoted else (),
     )
 
 
 def measured_rows(result: Result) -> list[Row]:
     """Return one row per method, real-valued ones first; models that differ only in the training scene share a row."""
+    combinations = _combinations_of(result)
     rows = []
     for method, models in _group_models(result.methods).items():
         rates: Rates = {}
         for score in result.scores:
             if score["descriptor"] in [model["name"] for model in models]:
-                rates.update(_fill(str(score["trained on"]), str(score["test"]), cast(float, score["fpr95"])))
-        mean = sum(rates.values()) / len(rates) if len(rates) == len(COMBINATIONS) else None
+                trained_on, test = str(score["trained on"]), str(score["test"])
+                rates.update(_fill(combinations, trained_on, test, cast(float, score["fpr95"])))
+        mean = sum(rates.values()) / len(rates) if len(rates) == len(combinations) else None
         kind = models[0]["kind"]
-        rows.append((kind, _row(method, size(kind, models[0]["dimensions"]), rates, mean)))
+        rows.append((kind, Row((method, size(kind, models[0]["dimensions"]), *_cells(combinations, rates, mean)))))
     return [row for kind, row in rows if kind == "real"] + [row for kind, row in rows if kind == "binary"]
 
 
@@ -66,7 +80,8 @@ def _group_models(models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]
     groups: dict[str, list[dict[str, Any]]] = {}
     for model in models:
         name, scene = str(model["name"]), model["trained on"]
-        stem = name[: -len(scene)].rstrip("-_. ") if scene and scene_of(name) == scene else ""
+        stem = re.sub(rf"(?:^|[-_. ]+){scene}$", "", name, flags=re.IGNORECASE) if scene else name
+        stem = "" if stem == name else stem
         others = groups.get(stem, [])
         is_same_size = all((o["kind"], o["dimensions"]) == (model["kind"], model["dimensions"]) for o in others)
         if stem and is_same_size and scene not in [other["trained on"] for other in others]:
@@ -76,19 +91,24 @@ def _group_models(models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]
     return groups
 
 
-def _fill(train: str, test: str, rate: float) -> Rates:
+def _combinations_of(result: Result | None) -> Combinations:
+    """Return the columns of a result: those of look-alike sets if it has no other."""
+    tests = {score["test"] for score in result.scores} if result else set()
+    return LOOK_ALIKE_COMBINATIONS if tests and tests <= set(LOOK_ALIKE_SCENES) else COMBINATIONS
+
+
+def _fill(combinations: Combinations, train: str, test: str, rate: float) -> Rates:
     """Return the columns of a figure: its own, or all columns of the test scene if there is no training scene."""
-    return {pair: rate for pair in COMBINATIONS if pair[1] == test and train in ("", pair[0])}
+    return {pair: rate for pair in combinations if pair[1] == test and train in ("", pair[0])}
 
 
 def _by_combination(figures: dict[str, float]) -> Rates:
     rates: Rates = {}
     for name, rate in figures.items():
         train, _, test = name.rpartition("/")
-        rates.update(_fill(train, test, rate))
+        rates.update(_fill(COMBINATIONS, train, test, rate))
     return rates
 
 
-def _row(method: str, length: str, rates: Rates, mean: float | None, quoted: bool = False) -> Row:
-    cells = [number(rates.get(pair), 2) for pair in COMBINATIONS]
-    return Row((method, length, *cells, number(mean, 2)), quoted)
+def _cells(combinations: Combinations, rates: Rates, mean: float | None) -> tuple[str, ...]:
+    return (*(number(rates.get(pair), 2) for pair in combinations), number(mean, 2))
