@@ -20,6 +20,7 @@ from doap.types import Grey
 ARCHITECTURES = {
     "l2net": Architecture(width=8),
     "cs-l2net": Architecture(network="cs-l2net", dimensions=64, width=4),
+    "hynet": Architecture(network="hynet", width=8),
     "tiny": Architecture(network="tiny", width=8),
     "st": Architecture(width=4, transformer=True),
 }

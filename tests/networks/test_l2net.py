@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from doap.networks.l2net import L2Net
+from doap.networks.l2net import L2Net, MeanL2Net
 from doap.networks.network import normalise
 from support.modules import call_with
 
@@ -80,3 +80,12 @@ def test_gradient_in_float64() -> None:
         return call_with(network, {"layers.0.weight": values}, patches)
 
     assert torch.autograd.gradcheck(first_layer, weight.detach().clone().requires_grad_(), atol=1e-5)
+
+
+def test_a_stored_mean_patch_is_subtracted_before_the_normalisation() -> None:
+    network, plain = MeanL2Net(16, width=4).eval(), L2Net(16, width=4).eval()
+    plain.load_state_dict({name: value for name, value in network.state_dict().items() if name != "mean"})
+    patches = torch.rand(3, 1, 32, 32) * 255
+    torch.testing.assert_close(network(patches), plain(patches))
+    network.mean.copy_(torch.rand(1, 1, 32, 32) * 100)
+    torch.testing.assert_close(network(patches), plain(patches - network.mean))

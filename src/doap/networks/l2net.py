@@ -1,6 +1,7 @@
 """L2Net: seven convolutional layers on a 32x32 patch (Tian et al., CVPR 2017)."""
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from doap.networks.network import LayeredNetwork, conv_layer, initialise
 
@@ -34,3 +35,26 @@ class L2Net(LayeredNetwork):
         ]
         self.layers = nn.Sequential(*layers)
         initialise(self)
+
+
+class MeanL2Net(L2Net):
+    """L2Net as its authors published it: it subtracts the mean of all training patches before it normalises a patch.
+
+    The mean is stored with the weights. It is 0 in a new network, and training does not change it.
+
+    Args:
+        dimensions: Length of the output, see `L2Net`.
+        width: Channels of the first layer, see `L2Net`.
+        dropout: Dropout probability before the last layer.
+    """
+
+    mean: Tensor
+
+    def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1) -> None:
+        super().__init__(dimensions, width, dropout)
+        self.register_buffer("mean", torch.zeros(1, 1, INPUT_SIZE, INPUT_SIZE))
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """Compute (N, dimensions) raw activations of (N, 1, 32, 32) float patches with grey values in 0..255."""
+        self.check(patches)
+        return super().forward(patches - self.mean)
