@@ -133,6 +133,6 @@ def find_weights(name_or_path: str) -> Path:
     if path.suffix == ".safetensors" and path.is_file():
         return path
     if path.exists():
-        raise DoapError(f"{path}: weights must be a .safetensors file; other formats are not read")
+        raise DoapError(f"{path}: weights must be a .safetensors file; other formats are not read, see doap convert")
     available = f"{', '.join(list_models())}; baselines: {', '.join(list_baselines())}"
     raise DoapError(f"{name_or_path}: no such file, and no model of this name (available: {available})")

@@ -49,8 +49,10 @@ def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
     dimensions = model.network.dimensions
     if dimensions % 8:
         raise DoapError(f"{source}: {dimensions} dimensions give no whole bytes; give a model with a multiple of 8")
-    history = f"binarised by the sign of the activations, from {card.name}, SHA-256 {card.sha256}"
-    origin = Origin(**{**dict(card.origin), "figures": {}, "notes": {**card.origin.notes, "conversion": history}})
+    notes = card.origin.notes
+    step = f"binarised by the sign of the activations, from {card.name}, SHA-256 {card.sha256}"
+    history = "; ".join([*([notes["conversion"]] if "conversion" in notes else []), step])
+    origin = Origin(**{**dict(card.origin), "figures": {}, "notes": {**notes, "conversion": history}})
     binary = Descriptor(model.network, "binary", model.extent, name or output.stem, model.extents)
     save(binary, output, card.architecture, origin)
     return output

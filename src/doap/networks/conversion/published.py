@@ -1,0 +1,84 @@
+"""Our models from weights that others published."""
+
+import hashlib
+from pathlib import Path
+
+import torch
+
+from doap.errors import DoapError
+from doap.networks.architecture import build_network
+from doap.networks.baselines import load_published
+from doap.networks.card import Origin
+from doap.networks.conversion.folding import EPS
+from doap.networks.conversion.layouts import Converted, convert_tensors
+from doap.networks.conversion.matconvnet import convert_matlab
+from doap.networks.conversion.output import check_output
+from doap.networks.conversion.reading import check_size, read_tensors
+from doap.networks.descriptor import Descriptor
+from doap.networks.registry import save
+from doap.types import DEFAULT_EXTENT
+
+KNOWN = "HardNet, HardNet-PS, SOSNet, HyNet and L2-Net"
+
+
+def convert(
+    source: Path,
+    output: Path,
+    name: str | None = None,
+    extent: float = DEFAULT_EXTENT,
+    licence: str = "",
+    data: str = "",
+) -> Path:
+    """Write a real-valued model with the weights of a published checkpoint, in the layouts of `layouts`, `matconvnet`.
+
+    Args:
+        source: Checkpoint of PyTorch (.pth and other names), .safetensors file without a card, or .mat file of L2-Net.
+        output: The .safetensors file to create; its card is written beside it.
+        name: Name of the model; by default that of the file.
+        extent: Half the side of the training patches, in units of the frame's scale.
+        licence: Licence of the weights, for the card.
+        data: Training data, for the card.
+
+    Returns:
+        `output`.
+
+    Raises:
+        DoapError: If the file cannot be read without executing code, is not of a known network, or has values that are
+            not finite; or if `output` exists.
+    """
+    check_output(output)
+    check_size(source)
+    converted = convert_matlab(source) if source.suffix.lower() == ".mat" else _convert_tensors(source)
+    network = build_network(converted.architecture)
+    expected = network.state_dict()
+    tensors = {key: value.to(expected[key].dtype) for key, value in converted.tensors.items()}
+    _check_values(source, converted, tensors)
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise DoapError(f"{source}: its tensors have not the shapes of {converted.layout}") from error
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    history = f"converted from the layout of {converted.layout}: {source.name}, SHA-256 {digest}"
+    model = Descriptor(network, "real", extent, name or output.stem)
+    save(model, output, converted.architecture, Origin(licence=licence, data=data, notes={"conversion": history}))
+    return output
+
+
+def _convert_tensors(source: Path) -> Converted:
+    if source.suffix == ".safetensors":
+        if source.with_suffix(".json").exists():
+            raise DoapError(f"{source}: has a card, so it is a model already; only --binarise converts it")
+        if load_published(source):
+            raise DoapError(f"{source}: a baseline that needs no card; use it as it is")
+    converted = convert_tensors(read_tensors(source))
+    if converted is None:
+        raise DoapError(f"{source}: its tensors are not those of a known network ({KNOWN})")
+    return converted
+
+
+def _check_values(source: Path, converted: Converted, tensors: dict[str, torch.Tensor]) -> None:
+    for name, value in tensors.items():
+        if not torch.isfinite(value).all():
+            raise DoapError(f"{source}: the values of {name} ({converted.layout}) are not finite; download it again")
+        if name.endswith("running_var") and not (value + EPS > 0).all():
+            raise DoapError(f"{source}: {name} ({converted.layout}) has variances of 0 or less; download it again")
