@@ -28,7 +28,7 @@ from doap.images.reading import to_grey
 from doap.types import Progress, no_progress
 
 SIZE = 51
-HALVES = ("train", "test")
+TRAIN, TEST = HALVES = ("train", "test")
 
 Variables = dict[str, NDArray[Any]]
 

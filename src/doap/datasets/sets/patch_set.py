@@ -14,7 +14,7 @@ On disk a patch set is a folder:
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,31 @@ from doap.errors import DoapError
 from doap.types import DEFAULT_EXTENT
 
 
+class Pixels(Protocol):
+    """Patches that are read on access, (n, S, S) uint8: an array, a memory map, or the shard of a `UnitedSet`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape (n, S, S)."""
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of a pixel."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any, /) -> Any: ...
+
+
 class PatchSet(GroupedSet):
     """Patches, each with its group and sequence.
 
     Args:
-        shards: uint8 arrays (n, S, S), in order: one array in memory, or the memory maps of an opened set.
+        shards: uint8 patches (n, S, S), in order: one array in memory, or the memory maps of an opened set.
         groups: (N,) integers; patches with the same group match each other.
         sequences: (N,) integers; all patches of a group have the same one. 0 for all by default.
         labels: Further (N,) integer arrays by name.
@@ -59,7 +79,7 @@ class PatchSet(GroupedSet):
 
     def __init__(
         self,
-        shards: Sequence[NDArray[np.uint8]],
+        shards: Sequence[Pixels],
         groups: Sequence[int] | Ids,
         sequences: Sequence[int] | Ids | None = None,
         labels: Mapping[str, Sequence[int] | Ids] | None = None,
@@ -70,7 +90,7 @@ class PatchSet(GroupedSet):
         photo_names: Sequence[str] = (),
     ) -> None:
         self.extent = extent
-        self.shards = list(shards)
+        self.shards: list[Pixels] = list(shards)
         self.labels: dict[str, Ids] = {k: np.asarray(v, dtype=np.int64) for k, v in (labels or {}).items()}
         self.frames = frames
         self.photo_names = list(photo_names)
@@ -149,7 +169,7 @@ class PatchSet(GroupedSet):
                 end = start + len(shard)
                 labels = {name: ids[start:end] for name, ids in self.labels.items()}
                 frames = None if self.frames is None else self.frames[start:end]
-                writer.append(shard, self.groups[start:end], self.sequences[start:end], frames, **labels)
+                writer.append(np.asarray(shard), self.groups[start:end], self.sequences[start:end], frames, **labels)
                 start = end
 
     @classmethod

@@ -17,6 +17,7 @@ import numpy as np
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
 from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
+from doap.datasets.sets.united_set import UnitedSet
 
 MIN_COLLECTION_PHOTOS = 11  # a folder with fewer photos is always one scene
 MIN_LINKED_FRACTION = 0.1  # a folder with at least this fraction of linked photos is always one scene
@@ -38,7 +39,12 @@ class SetScene:
 
 
 def find_scenes(data: PatchSet | FrameSet) -> list[SetScene]:
-    """Return the scenes of a set. Every sequence with at least one item is in exactly one of them."""
+    """Return the scenes of a set. Every sequence with at least one item is in exactly one of them.
+
+    The scenes of a union are those of its parts.
+    """
+    if isinstance(data, UnitedSet):
+        return _united_scenes(data)
     sources = _last_sources(data)
     sequences_by_scene: dict[str, list[int]] = defaultdict(list)
     for sequence, name in _scene_names(data).items():
@@ -57,6 +63,18 @@ def seeded_order(names: Iterable[str], seed: int) -> list[str]:
 def sequence_name(data: PatchSet | FrameSet, sequence: int) -> str:
     """Return the name of a sequence, or "sequence ID" if sequences have no names."""
     return data.sequence_names[sequence] if data.sequence_names else f"sequence {sequence}"
+
+
+def _united_scenes(data: UnitedSet) -> list[SetScene]:
+    """Return the scenes of all parts, named after part and scene, with the sequence ids of the union."""
+    scenes: list[SetScene] = []
+    first = 0
+    for part, name, ids in zip(data.parts, data.part_names, data.part_sequences, strict=True):
+        for scene in find_scenes(part):
+            sequences = tuple(int(number) + first for number in np.searchsorted(ids, scene.sequences))
+            scenes.append(SetScene(f"{name}/{scene.name}", scene.source, sequences))
+        first += len(ids)
+    return scenes
 
 
 def _scene_names(data: PatchSet | FrameSet) -> dict[int, str]:
