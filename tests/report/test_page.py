@@ -100,6 +100,40 @@ def test_sweeps_and_pictures_are_shown_and_copied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("metric", "tests", "rows", "note", "cells"),
+    [
+        (
+            {"name": "retrieval", "column": "retrieval", "label": "HPatches retrieval mAP %", "better": "more"},
+            ["hpatches"],
+            [{"lr": 1, "retrieval": 40.126, "retrieval hpatches": 40.126}, {"lr": 2, "retrieval": 50}],
+            "Measured by HPatches retrieval mAP % on hpatches, split a; more is better.",
+            ["40.13", "<b>50.00</b>"],
+        ),
+        (None, ["n"], [{"lr": 1, "fpr95": 2.25}, {"lr": 2, "fpr95": 1.75}],
+         "Measured by FPR95 % on n, split a; less is better.", ["2.25", "<b>1.75</b>"]),
+        (None, [], [{"lr": 1, "ap": 0.5, "epoch": 9}, {"lr": 2, "ap": 0.25, "epoch": 3}],
+         "Measured by AP on validation scenes %; more is better.", ["<b>50.00</b>", "25.00"]),
+    ],
+)  # fmt: skip
+def test_a_sweep_is_shown_by_its_metric(
+    tmp_path: Path,
+    metric: dict[str, str] | None,
+    tests: list[str],
+    rows: list[dict[str, float]],
+    note: str,
+    cells: list[str],
+) -> None:
+    content = {"over": "lr", "recipe": "r", "tests": tests, "split": "a", "rows": rows}
+    (tmp_path / "sweep.json").write_text(json.dumps({**content, "metric": metric} if metric else content))
+    html = sections(write_report(gather([tmp_path / "sweep.json"]), tmp_path / "out"))["lr"]
+    assert note in html
+    assert metric is None or f"<th>{metric['label']}</th>" in html
+    for cell in cells:
+        assert f"<td>{cell}</td>" in html
+    assert html.count("<b>") == 1 + (metric is not None)  # the only test is the mean
+
+
+@pytest.mark.parametrize(
     "changed", [{"scores": [{"descriptor": "sift", "ap": 1.0}]}, {"scores": []}, {"methods": [{}]}, {"curves": [{}]}]
 )
 def test_scores_of_another_form_are_one_line(tmp_path: Path, changed: dict[str, Any]) -> None:
@@ -167,7 +201,7 @@ def test_hostile_names_are_escaped_everywhere(tmp_path: Path) -> None:
     parser = Tags()
     parser.feed(page)
     assert parser.tags <= {
-        "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "h4", "p", "code", "i", "nav", "ol", "li",
+        "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "h4", "p", "code", "i", "nav", "ol", "ul", "li",
         "a", "span", "section", "div", "table", "tr", "th", "td", "b", "br", "figure", "img", "figcaption", "details",
         "summary", "pre",
     }  # fmt: skip

@@ -4,7 +4,22 @@ import sys
 
 import typer
 
-from doap.cli import data, demo, describe, evaluate, match, models, recipes, report, show, study, sweep, train
+from doap.cli import (
+    convert,
+    data,
+    demo,
+    describe,
+    evaluate,
+    match,
+    models,
+    recipes,
+    report,
+    reproduce,
+    show,
+    study,
+    sweep,
+    train,
+)
 from doap.cli.console import say_error
 from doap.cli.removed_options import RenamingCommand
 from doap.errors import DoapError
@@ -26,7 +41,9 @@ app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
 app.command("study", cls=RenamingCommand, epilog=study.EXAMPLE)(study.study)
 app.command("recipes", epilog=recipes.EXAMPLE)(recipes.recipes)
 app.command("models", epilog=models.EXAMPLE)(models.models)
+app.command("convert", epilog=convert.EXAMPLE)(convert.convert)
 app.command("report", epilog=report.EXAMPLE)(report.report)
+app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(data.app, name="data")
 app.add_typer(show.app, name="show")

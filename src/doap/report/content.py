@@ -12,10 +12,10 @@ from typing import Any
 from doap.errors import DoapError
 from doap.evaluation.harness.published import sources
 from doap.evaluation.harness.result import Result
-from doap.evaluation.harness.table import Row, Table
+from doap.evaluation.harness.table import Row, Table, number
 from doap.evaluation.registry import BENCHMARKS
 from doap.files import atomic_file
-from doap.report.gather import ReportInput, SweepFile
+from doap.report.gather import ReportInput, SweepFile, SweepMetric
 from doap.report.sections import QUOTED, Section
 from doap.report.tidy import tidy_table
 
@@ -122,17 +122,37 @@ def _data(result: Result) -> str:
 
 
 def _sweep(file: Path, sweep: SweepFile, copy: Path) -> Item:
-    columns = tuple(dict.fromkeys(column for row in sweep.rows for column in row))
-    rows = tuple(Row(tuple(_format(row.get(column)) for column in columns)) for row in sweep.rows)
-    measure = f"FPR95 % on {', '.join(sweep.tests)}" if sweep.tests else "AP on validation sequences, in [0, 1]"
+    metric = sweep.metric
+    measured_on = f" on {', '.join(sweep.tests)}" if sweep.tests else ""
+    of_split = f", split {sweep.split}" if sweep.tests and sweep.split else ""
     picture = file.with_suffix(".png")
     return Item(
         heading=f"Recipe {sweep.recipe}" + (f" with {' '.join(sweep.settings)}" if sweep.settings else ""),
-        tables=[Table(columns, rows)],
-        note=f"Measured by {measure}.",
+        tables=[_sweep_table(sweep, metric)],
+        note=f"Measured by {metric.label}{measured_on}{of_split}; {metric.better} is better.",
         source=str(file),
         picture=_copy(picture, copy) if picture.is_file() else None,
     )
+
+
+def _sweep_table(sweep: SweepFile, metric: SweepMetric) -> Table:
+    """Return one row per run: the value of the key and other columns, then the metric and that of each test."""
+    columns = tuple(dict.fromkeys(column for row in sweep.rows for column in row))
+    measured = tuple(name for name in columns if f"{name} ".startswith(f"{metric.column} "))
+    others = tuple(name for name in columns if name not in measured)
+    rows = tuple(
+        Row(
+            tuple(_format(row.get(name)) for name in others)
+            + tuple(number(_scaled(row.get(name), metric.factor), 2) for name in measured)
+        )
+        for row in sweep.rows
+    )
+    names = tuple(metric.label + name.removeprefix(metric.column) for name in measured)
+    return Table((*others, *names), rows, text_columns=len(others), better=metric.better)
+
+
+def _scaled(value: Any, factor: float) -> float | None:
+    return factor * value if isinstance(value, int | float) else None
 
 
 def _format(value: Any) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -12,7 +12,18 @@ from doap.errors import DoapError
 from doap.evaluation.harness.result import Result, read_result
 from doap.training.recipe import RENAMED_KEYS
 
-PICTURES = ("alignment", "label-mining")  # prefixes of the names of pictures
+PICTURES = ("alignment", "label-mining", "patches")  # prefixes of the names of pictures
+
+
+class SweepMetric(BaseModel):
+    """What the runs of a sweep were measured by, as `doap.experiments.sweep_metrics.Metric` records it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    label: str
+    better: Literal["less", "more"]
+    column: str
+    factor: float = 1
 
 
 class SweepFile(BaseModel):
@@ -24,7 +35,14 @@ class SweepFile(BaseModel):
     recipe: str = ""
     settings: list[str] = []
     tests: list[str] = []
+    split: str | None = None
+    metric: SweepMetric
     rows: list[dict[str, Any]]
+
+
+# Metrics of version 0.2 and earlier, which did not record them.
+OLD_TEST_METRIC = SweepMetric(label="FPR95 %", better="less", column="fpr95")
+OLD_VAL_METRIC = SweepMetric(label="AP on validation scenes %", better="more", column="ap", factor=100)
 
 
 @dataclass
@@ -97,15 +115,17 @@ def _add(gathered: ReportInput, file: Path) -> None:
 
 def _read_sweep(file: Path, content: dict[str, Any]) -> SweepFile:
     """Parse sweep.json; recipe keys of version 0.1 are translated."""
+    metric = OLD_TEST_METRIC if content.get("tests") else OLD_VAL_METRIC
     try:
-        sweep = SweepFile.model_validate(content)
+        sweep = SweepFile.model_validate({"metric": metric, **content})
     except ValidationError as error:
         first = error.errors()[0]
         raise DoapError(f"{file}: not of a sweep ({'.'.join(map(str, first['loc']))}: {first['msg']})") from error
     if not sweep.rows:
         raise DoapError(f"{file}: a sweep without a run")
     rows = [{RENAMED_KEYS.get(key, key): value for key, value in row.items()} for row in sweep.rows]
-    return sweep.model_copy(update={"over": RENAMED_KEYS.get(sweep.over, sweep.over), "rows": rows})
+    over = RENAMED_KEYS.get(sweep.over, sweep.over)
+    return sweep.model_copy(update={"over": over, "rows": rows})
 
 
 def _picture_key(file: Path) -> str:

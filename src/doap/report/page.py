@@ -16,13 +16,16 @@ from doap.version import __version__
 TITLE = "Local descriptors optimised for Average Precision: results"
 
 
-def write_report(gathered: ReportInput, folder: Path, unavailable: Sequence[str] = ()) -> Path:
+def write_report(
+    gathered: ReportInput, folder: Path, unavailable: Sequence[str] = (), setup: Sequence[str] = ()
+) -> Path:
     """Draw the figures and write index.html.
 
     Args:
         gathered: Results to show.
         folder: Folder for the page and its pictures.
         unavailable: Keys of sections whose data set cannot be obtained.
+        setup: Lines about the whole run that a reader of the figures must know.
 
     Returns:
         Path of index.html.
@@ -44,7 +47,14 @@ def write_report(gathered: ReportInput, folder: Path, unavailable: Sequence[str]
     text = (
         templates()
         .get_template("page.html.j2")
-        .render(title=TITLE, version=__version__, contents=contents, files=files, left_out=gathered.left_out)
+        .render(
+            title=TITLE,
+            version=__version__,
+            contents=contents,
+            files=files,
+            left_out=gathered.left_out,
+            setup=setup,
+        )
     )
     write_text(page, text)
     return page

@@ -1,0 +1,1 @@
+"""Tables and figures of the paper: what each needs, and one function that trains, evaluates and draws it."""

@@ -1,0 +1,147 @@
+"""The plan of a reproduction: targets, trainings with their recipes, and sweeps, before anything is run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from doap.errors import DoapError
+from doap.experiments.reproduce.data import DataFolder
+from doap.experiments.reproduce.runner import Job
+from doap.experiments.reproduce.targets import BatchSizes, Target, Training
+from doap.experiments.sweep import Sweep, plan_sweep
+from doap.training.recipe import Recipe, read_recipe
+from doap.training.run_folder import FAILURE, is_complete
+
+# A training of seconds on the small sets of `quick.py`; its figures mean nothing.
+QUICK_SETTINGS = ("epochs=1", "batch_size=32", "width=8")
+QUICK_CLUSTERS = 8
+QUICK_BATCH_SIZES = (32, 48)
+
+
+@dataclass(frozen=True)
+class PlannedSweep:
+    """A sweep over the batch size.
+
+    Attributes:
+        sizes: Data and metric of the sweep.
+        sweep: Its runs.
+        folder: Parent of the run folders.
+    """
+
+    sizes: BatchSizes
+    sweep: Sweep
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a reproduction does.
+
+    Attributes:
+        targets: Tables and figures to reproduce.
+        skipped: Line for each requested target whose data is missing.
+        data: Folder of the data sets.
+        jobs: All trainings, each once, those of sweeps included.
+        sweeps: Sweeps of the targets.
+        device: "cpu" or "cuda".
+        is_quick: Whether the sets and trainings are reduced to seconds.
+        settings: `key=value` texts that override all recipes.
+    """
+
+    targets: tuple[Target, ...]
+    skipped: tuple[str, ...]
+    data: DataFolder
+    jobs: tuple[Job, ...]
+    sweeps: tuple[PlannedSweep, ...]
+    device: str
+    is_quick: bool
+    settings: tuple[str, ...]
+
+    def datasets(self) -> list[str]:
+        """Return the names of all data sets that are read."""
+        optional = [name for target in self.targets for name in target.optional if not self.data.missing([name])]
+        return list(dict.fromkeys([*(name for target in self.targets for name in target.datasets), *optional]))
+
+    def summary(self) -> str:
+        """Return the number of trainings and how many of them are finished, as text."""
+        finished = sum(is_complete(job.run) for job in self.jobs)
+        failed = sum((job.run / FAILURE).exists() for job in self.jobs)
+        started = sum(job.run.exists() for job in self.jobs) - finished - failed
+        notes = [f"{finished} finished", f"{started} started"] + ([f"{failed} failed"] if failed else [])
+        return f"{len(self.jobs)} trainings ({', '.join(notes)})"
+
+
+def select_targets(
+    names: Sequence[str], targets: dict[str, Target], data: DataFolder
+) -> tuple[list[Target], list[str]]:
+    """Return the requested targets whose data is there, and a line for each of the others.
+
+    Args:
+        names: Names of targets, or "all".
+        targets: All targets by name.
+        data: Folder of the data sets.
+
+    Raises:
+        DoapError: For an unknown name, a named target whose data is missing, or if no target has its data.
+    """
+    unknown = [name for name in names if name != "all" and name not in targets]
+    if unknown:
+        raise DoapError(f"{unknown[0]}: no such table or figure here; choose from {', '.join(targets)}, all")
+    selected = list(targets.values()) if "all" in names else [targets[name] for name in dict.fromkeys(names)]
+    lines = {target.name: data.explain_missing(target) for target in selected}
+    skipped = [line for line in lines.values() if line]
+    if skipped and ("all" not in names or len(skipped) == len(selected)):
+        raise DoapError("; ".join(skipped))
+    return [target for target in selected if not lines[target.name]], skipped
+
+
+def make_plan(
+    targets: Sequence[Target],
+    data: DataFolder,
+    folder: Path,
+    device: str = "cpu",
+    settings: Sequence[str] = (),
+    is_quick: bool = False,
+    skipped: Sequence[str] = (),
+) -> Plan:
+    """Return the plan of a reproduction.
+
+    Args:
+        targets: Tables and figures whose data is there.
+        data: Folder of the data sets; for a quick plan, of the reduced sets.
+        folder: Parent of the run folders.
+        device: "cpu" or "cuda".
+        settings: `key=value` texts that override all recipes.
+        is_quick: Reduce the trainings to seconds.
+        skipped: Line for each requested target whose data is missing.
+
+    Raises:
+        DoapError: If an override is invalid.
+    """
+    overrides = [*(QUICK_SETTINGS if is_quick else ()), *settings]
+    trainings = {training.name: training for target in targets for training in target.trainings}
+    jobs = [
+        _job(training, _read_recipe(training, overrides, is_quick), data, folder, device)
+        for training in sorted(trainings.values(), key=lambda training: training.datasets)
+    ]
+    sweeps = []
+    for sizes in (sizes for target in targets for sizes in target.sweeps):
+        values = ",".join(map(str, QUICK_BATCH_SIZES if is_quick else sizes.values))
+        sweep = plan_sweep(sizes.recipe, f"batch_size={values}", list(overrides))
+        planned = PlannedSweep(sizes, sweep, folder / f"batch-size-{sizes.name}")
+        sweeps.append(planned)
+        for name, recipe in sweep.recipes.items():
+            jobs.append(_job(Training(name, sizes.recipe, (sizes.dataset,)), recipe, data, planned.folder, device))
+    return Plan(tuple(targets), tuple(skipped), data, tuple(jobs), tuple(sweeps), device, is_quick, tuple(settings))
+
+
+def _read_recipe(training: Training, overrides: Sequence[str], is_quick: bool) -> Recipe:
+    recipe = read_recipe(training.recipe, [*training.settings, *overrides])
+    if is_quick and recipe.label_mining:
+        recipe = read_recipe(training.recipe, [*training.settings, f"mining_clusters={QUICK_CLUSTERS}", *overrides])
+    return recipe
+
+
+def _job(training: Training, recipe: Recipe, data: DataFolder, folder: Path, device: str) -> Job:
+    paths = tuple(data.path(name) for name in training.datasets)
+    return Job(training, recipe, paths, folder / training.name, device)

@@ -1,0 +1,198 @@
+"""Trainings of a reproduction: one after the other, or several at the same time in processes of their own."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, MutableMapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+
+import torch
+
+from doap.datasets.official.training_set import open_training_set
+from doap.errors import DoapError
+from doap.experiments.reproduce.targets import Training
+from doap.training.data_cache import Data, DataCache
+from doap.training.log import Status
+from doap.training.recipe import Recipe
+from doap.training.run_folder import FAILURE, WEIGHTS, DataSpec, check_run, is_complete
+from doap.training.trainer import train
+
+Report = Callable[[str, float, int, int], None]
+"""Callback: `report(name, fraction, done, total)`: a training, its finished part, and the counts of trainings."""
+
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training with everything that a process needs to run it.
+
+    Attributes:
+        training: The training.
+        recipe: Its recipe, with all overrides.
+        paths: Folders of its training sets.
+        run: Its run folder.
+        device: "cpu" or "cuda".
+    """
+
+    training: Training
+    recipe: Recipe
+    paths: tuple[Path, ...]
+    run: Path
+    device: str
+
+    @property
+    def weights(self) -> Path:
+        """Weights of the finished training."""
+        return self.run / WEIGHTS
+
+
+@dataclass
+class _Loader:
+    """The training set of the last job, which the next one often shares, and its copy on the device."""
+
+    key: tuple[tuple[Path, ...], str | None] | None = None
+    data: Data | None = None
+    cache: DataCache = field(default_factory=DataCache)
+
+    def open(self, job: Job) -> Data:
+        key = (job.paths, job.recipe.split)
+        if self.data is None or key != self.key:
+            self.data, self.cache = None, DataCache()
+            self.key, self.data = key, open_training_set(job.paths, job.recipe.split)
+        return self.data
+
+
+_worker = _Loader()  # of a worker process; unused in the main one
+
+
+def check_runs(jobs: Sequence[Job]) -> None:
+    """Check that existing run folders hold these trainings, before any is started.
+
+    Raises:
+        DoapError: If a folder holds another training or something else.
+    """
+    loader = _Loader()
+    for job in jobs:
+        if job.run.exists():
+            check_run(job.run, job.recipe, repr(loader.open(job)))
+
+
+def run_trainings(jobs: Sequence[Job], workers: int, report: Report) -> dict[str, str]:
+    """Run the trainings that are not finished; resume interrupted ones.
+
+    A training whose loss is not finite has failed, now and every other time; the others go on without it.
+
+    Args:
+        jobs: Trainings.
+        workers: Number of trainings at the same time. With several GPUs, each worker uses the next one in turn.
+        report: Callback of the progress.
+
+    Returns:
+        Message of each failed training, by name.
+
+    Raises:
+        DoapError: If a training cannot run, for example for lack of data.
+    """
+    unfinished = [job for job in jobs if not is_complete(job.run)]
+    waiting = [job for job in unfinished if not (job.run / FAILURE).exists()]
+    failures = {job.training.name: _failure(job) for job in unfinished if job not in waiting}
+    finished = len(jobs) - len(waiting)
+    if workers == 1 or len(waiting) < 2:
+        loader = _Loader()
+        for number, job in enumerate(waiting, finished):
+            message = _train(job, loader, _counted(report, job, number, len(jobs)))
+            failures |= {job.training.name: message} if message else {}
+    else:
+        failures |= _run_in_processes(waiting, workers, finished, len(jobs), report)
+    return failures
+
+
+def _counted(report: Report, job: Job, done: int, total: int) -> Callable[[Status], None]:
+    return lambda status: report(job.training.name, 0.0 if status.preparation else status.done, done, total)
+
+
+def _run_in_processes(jobs: Sequence[Job], workers: int, finished: int, total: int, report: Report) -> dict[str, str]:
+    context = multiprocessing.get_context("spawn")
+    started = context.Value("i", 0)
+    threads = max(1, torch.get_num_threads() // workers)
+    failures: dict[str, str] = {}
+    with (
+        context.Manager() as manager,
+        ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(started, threads)) as pool,
+    ):
+        fractions: MutableMapping[str, float] = manager.dict()
+        futures = {pool.submit(_train_in_worker, job, fractions): job for job in jobs}
+        try:
+            while (state := wait(futures, timeout=POLL_SECONDS, return_when=FIRST_EXCEPTION)).not_done:
+                if any(future.exception() for future in state.done):
+                    break
+                done = {futures[future].training.name for future in state.done}
+                running = {name: part for name, part in dict(fractions).items() if name not in done}
+                name = ", ".join(running) or "starting"
+                report(name, sum(running.values()), finished + len(done), total)
+            for future, job in futures.items():
+                if message := future.result():
+                    failures[job.training.name] = message
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return failures
+
+
+def _start_worker(started: "Synchronized[int]", threads: int) -> None:
+    """Give a new worker its number of CPU threads and the next GPU in turn."""
+    torch.set_num_threads(threads)
+    with started.get_lock():
+        number = started.value
+        started.value += 1
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    devices = visible if visible != [""] else [str(index) for index in range(torch.cuda.device_count())]
+    if devices:
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices[number % len(devices)]
+
+
+def _train_in_worker(job: Job, fractions: MutableMapping[str, float]) -> str:
+    parent = multiprocessing.parent_process()
+
+    def on_status(status: Status) -> None:
+        if parent is not None and not parent.is_alive():  # killed: the training resumes from its last checkpoint
+            raise SystemExit
+        fractions[job.training.name] = 0.0 if status.preparation else status.done
+
+    return _train(job, _worker, on_status)
+
+
+def _train(job: Job, loader: _Loader, on_status: Callable[[Status], None]) -> str:
+    """Run one training; return the message of its failure, or an empty text."""
+    data = loader.open(job)
+    source = data_spec(job)
+    try:
+        train(
+            job.recipe,
+            data,
+            job.run,
+            name=job.training.name,
+            source=source,
+            device=job.device,
+            progress=on_status,
+            cache=loader.cache,
+        )
+    except DoapError:
+        if (job.run / FAILURE).exists():
+            return _failure(job)
+        raise
+    return ""
+
+
+def data_spec(job: Job) -> DataSpec:
+    """Return the origin of the data of a job, for run.json."""
+    return DataSpec(data=[str(path.absolute()) for path in job.paths])
+
+
+def _failure(job: Job) -> str:
+    return f"{job.training.name}: its loss or weights were not finite (see {job.run / FAILURE})"

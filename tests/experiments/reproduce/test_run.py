@@ -1,0 +1,121 @@
+"""Reproduction of tables and figures on small sets in the official formats."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from doap.errors import DoapError
+from doap.evaluation.harness.result import read_result
+from doap.experiments.reproduce.data import DataFolder
+from doap.experiments.reproduce.plan import make_plan
+from doap.experiments.reproduce.run import Outcome, Request, prepare, reproduce
+from doap.experiments.reproduce.targets import paper_targets
+from doap.training.log import read_losses
+from doap.training.run_folder import FAILURE
+from support.sets.small_data_folder import make_data_folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    return DataFolder(make_data_folder(tmp_path_factory.mktemp("data")))
+
+
+def request(data: DataFolder, output: Path, *names: str, settings: tuple[str, ...] = ()) -> Request:
+    return Request(names, paper_targets(), data, output, settings=settings, is_quick=True)
+
+
+def run(request: Request) -> tuple[Outcome, list[str]]:
+    """Reproduce, and return the outcome and the names of the trainings that were run."""
+    trained: list[str] = []
+    outcome = reproduce(request, lambda name, _fraction, _done, _total: trained.append(name))
+    return outcome, list(dict.fromkeys(trained))
+
+
+def test_a_table_is_trained_once_and_evaluated(data: DataFolder, tmp_path: Path) -> None:
+    outcome, trained = run(request(data, tmp_path, "table-2"))
+    assert sorted(trained) == ["DOAP-romepatches", "binary-DOAP-romepatches"]
+    result = read_result(outcome.results / "romepatches.json")
+    names = [method["name"] for method in result.methods]
+    assert names == ["sift", "DOAP-romepatches", "binary-DOAP-romepatches"]
+    assert {(score["descriptor"], score["half"]) for score in result.scores} == {
+        (name, half) for name in names for half in ("train", "test")
+    }
+    steps = len(read_losses(tmp_path / "quick" / "runs" / "DOAP-romepatches"))
+    assert steps == 6  # one batch per group of the training half, not of both
+    again, trained = run(request(data, tmp_path, "table-2"))
+    assert not trained
+    assert read_result(again.results / "romepatches.json") == result
+
+
+def test_missing_data_is_named_with_the_command_that_gets_it(data: DataFolder, tmp_path: Path) -> None:
+    partial = DataFolder(tmp_path / "data")
+    shutil.copytree(data.path("romepatches"), partial.path("romepatches"))
+    with pytest.raises(DoapError, match=r"table-1: needs .* are missing; get them with doap data download phototour-l"):
+        prepare(request(partial, tmp_path / "out", "table-1"))
+    plan = prepare(request(partial, tmp_path / "out", "all"))
+    assert [target.name for target in plan.targets] == ["table-2"]
+    assert len(plan.skipped) == 7
+    with pytest.raises(DoapError, match="figure-patches: needs"):
+        prepare(request(DataFolder(tmp_path / "none"), tmp_path / "out", "all"))
+
+
+def test_half_downloaded_data_is_refused_before_training(data: DataFolder, tmp_path: Path) -> None:
+    partial = DataFolder(tmp_path / "data")
+    for scene in ("liberty", "notredame", "yosemite"):
+        shutil.copytree(data.path(f"phototour-{scene}"), partial.path(f"phototour-{scene}"))
+    (partial.path("phototour-yosemite") / "m50_100000_100000_0.txt").unlink()
+    targets = paper_targets()
+    full = Request(("table-1",), targets, partial, tmp_path / "out")
+    with pytest.raises(DoapError, match=r"m50_100000_100000_0.txt: .*; check or complete it with doap data download"):
+        prepare(full)
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_a_run_folder_of_another_recipe_is_refused(data: DataFolder, tmp_path: Path) -> None:
+    run(request(data, tmp_path, "table-2"))
+    with pytest.raises(DoapError, match="holds a run of another recipe"):
+        run(request(data, tmp_path, "table-2", settings=("momentum=0.8",)))
+    assert (tmp_path / "quick" / "runs" / "DOAP-romepatches" / "weights.safetensors").exists()
+
+
+def test_a_failed_training_leaves_its_row_out(data: DataFolder, tmp_path: Path) -> None:
+    first = request(data, tmp_path, "table-2")
+    plan = prepare(first)
+    job = next(job for job in plan.jobs if job.training.name == "DOAP-romepatches")
+    run(first)
+    shutil.rmtree(job.run)
+    run(first)
+    (job.run / "weights.safetensors").unlink()
+    (job.run / FAILURE).write_text("{}")
+    outcome, trained = run(first)
+    assert not trained
+    (failure,) = outcome.failures
+    assert "DOAP-romepatches: its loss or weights were not finite" in failure
+    names = [method["name"] for method in read_result(outcome.results / "romepatches.json").methods]
+    assert names == ["sift", "binary-DOAP-romepatches"]
+
+
+def test_unknown_targets_and_overrides_are_refused(data: DataFolder, tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match="table-9: no such table or figure here; choose from figure-patches"):
+        prepare(request(data, tmp_path, "table-9"))
+    with pytest.raises(DoapError, match="nonsense"):
+        prepare(request(data, tmp_path, "table-2", settings=("nonsense=1",)))
+
+
+def test_every_target_shares_its_trainings_with_the_others(data: DataFolder, tmp_path: Path) -> None:
+    plan = make_plan(list(paper_targets().values()), data, tmp_path)
+    names = [job.run for job in plan.jobs]
+    assert len(set(names)) == len(names)
+    assert len(names) == 30 + 5 + 2 + 1 + 15  # table 1, HPatches, table 2, zero padding, batch sizes
+    assert "0 finished" in plan.summary()
+
+
+def test_the_record_says_what_was_done(data: DataFolder, tmp_path: Path) -> None:
+    run(request(data, tmp_path, "figure-patches"))
+    record = json.loads((tmp_path / "quick" / "reproduction.json").read_text())
+    assert record["targets"] == ["figure-patches"]
+    assert record["quick"]
+    assert not record["look-alike"]
+    assert (tmp_path / "quick" / "results" / "patches.png").stat().st_size > 1000
