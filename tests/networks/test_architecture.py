@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from doap import DoapError, load
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.card import read_card
-from doap.networks.centre_surround import CentreSurround
+from doap.networks.centre_surround import CentreSurround, MeanCentreSurround
 from doap.networks.descriptor import Descriptor
 from doap.networks.hynet import HyNet
 from doap.networks.l2net import L2Net, MeanL2Net
@@ -25,6 +25,7 @@ from doap.training.recipe import Recipe, read_recipe
         ({"transformer": True}, TransformedNetwork, 42),
         ({"network": "cs-l2net"}, CentreSurround, 64),
         ({"network": "l2net-mean"}, MeanL2Net, 32),
+        ({"network": "cs-l2net-mean"}, MeanCentreSurround, 64),
         ({"network": "hynet"}, HyNet, 32),
         ({"network": "hynet", "transformer": True}, TransformedNetwork, 42),
         ({"network": "tiny"}, Tiny, 32),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from doap.networks.centre_surround import CentreSurround
+from doap.networks.centre_surround import CentreSurround, MeanCentreSurround, halve_bicubic
 from doap.networks.l2net import L2Net
 from support.modules import call_with
 
@@ -77,3 +77,34 @@ def test_gradient_in_float64() -> None:
         return call_with(network, dict(zip(names, values, strict=True)), inputs)
 
     assert torch.autograd.gradcheck(first_layers, weights, atol=1e-5)
+
+
+def test_halving_as_imresize() -> None:
+    """Compare with the definition: the cubic kernel, twice as wide, on mirrored pixels."""
+
+    def cubic(x: float) -> float:
+        x = abs(x)
+        return 1.5 * x**3 - 2.5 * x**2 + 1 if x <= 1 else -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2 if x < 2 else 0.0
+
+    mirrored = [*range(64), *range(63, -1, -1)]
+    matrix = np.zeros((32, 64))
+    for row in range(32):
+        for pixel in range(-8, 72):
+            matrix[row, mirrored[pixel % 128]] += cubic((pixel - (2 * row + 0.5)) / 2) / 2
+    np.testing.assert_allclose(matrix.sum(1), 1)
+    inputs = patches(3).double()
+    expected = matrix @ inputs.numpy() @ matrix.T
+    np.testing.assert_allclose(halve_bicubic(inputs), expected, atol=1e-4)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert halve_bicubic(inputs.float()).dtype == torch.float32
+
+
+def test_published_towers_have_unit_length_and_stored_means() -> None:
+    network, inputs = MeanCentreSurround(12, width=2).eval(), patches(3)
+    network.get_buffer("centre.mean").copy_(torch.rand(1, 1, 32, 32) * 100)
+    outputs, maps = network.forward_with_maps(inputs)
+    torch.testing.assert_close(outputs, network(inputs))
+    centre, surround = network.centre(inputs[:, :, 16:48, 16:48]), network.surround(halve_bicubic(inputs))
+    expected = [values / values.norm(dim=1, keepdim=True) for values in (centre, surround)]
+    torch.testing.assert_close(outputs, torch.cat(expected, 1))
+    assert len(maps) == 4

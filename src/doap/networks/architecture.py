@@ -1,10 +1,11 @@
 """Network architectures, as recipes and model cards name them."""
 
+from collections.abc import Callable
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from doap.networks.centre_surround import CentreSurround
+from doap.networks.centre_surround import CentreSurround, MeanCentreSurround
 from doap.networks.hynet import HyNet
 from doap.networks.l2net import L2Net, MeanL2Net
 from doap.networks.network import PatchNetwork
@@ -17,7 +18,7 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    network: Literal["l2net", "l2net-mean", "cs-l2net", "hynet", "tiny"] = "l2net"
+    network: Literal["l2net", "l2net-mean", "cs-l2net", "cs-l2net-mean", "hynet", "tiny"] = "l2net"
     dimensions: int = Field(default=128, gt=0, le=65536, description="dimensions of the descriptor, or its bits")
     width: int = Field(
         default=32,
@@ -37,14 +38,25 @@ class Architecture(BaseModel):
     def _check_architecture(self) -> Self:
         if not self.transformer and not (self.transformer_bounded and self.transformer_padding == "replicate"):
             raise ValueError("transformer_bounded and transformer_padding need transformer=true")
-        if self.network == "cs-l2net" and self.transformer:
-            raise ValueError("cs-l2net reads 64x64 patches, but a transformer outputs 32x32: set transformer to false")
-        if self.network == "cs-l2net" and self.dimensions % 2:
-            raise ValueError(f"each tower of cs-l2net outputs half of the dimensions, but {self.dimensions} is odd")
+        if self.network.startswith("cs-l2net") and self.transformer:
+            raise ValueError(
+                f"{self.network} reads 64x64 patches, but a transformer outputs 32x32: set transformer to false"
+            )
+        if self.network.startswith("cs-l2net") and self.dimensions % 2:
+            raise ValueError(
+                f"each tower of {self.network} outputs half of the dimensions, but {self.dimensions} is odd"
+            )
         return self
 
 
-_NETWORKS = {"l2net": L2Net, "l2net-mean": MeanL2Net, "cs-l2net": CentreSurround, "hynet": HyNet, "tiny": Tiny}
+_NETWORKS: dict[str, Callable[[int, int, float], PatchNetwork]] = {
+    "l2net": L2Net,
+    "l2net-mean": MeanL2Net,
+    "cs-l2net": CentreSurround,
+    "cs-l2net-mean": MeanCentreSurround,
+    "hynet": HyNet,
+    "tiny": Tiny,
+}
 
 
 def build_network(architecture: Architecture, dropout: float = 0.0) -> PatchNetwork:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+from PIL import Image
 from scipy.io import savemat
 
 import doap
@@ -75,6 +76,28 @@ def test_the_descriptors_of_the_authors_code(tmp_path: Path, grey: str) -> None:
     card = read_card(tmp_path / "new.safetensors")
     assert (card.architecture.network, card.architecture.dimensions, card.architecture.width) == ("l2net-mean", 24, 4)
     assert card.origin.notes["conversion"].startswith("converted from the layout of L2-Net: L2Net-LIB+.mat")
+
+
+def halve(patch: NDArray[np.uint8]) -> Array:
+    """Halve a patch with Pillow, whose bicubic filter is MATLAB's away from the border."""
+    image = Image.fromarray(patch.astype(np.float32), "F")
+    return np.asarray(image.resize((32, 32), Image.Resampling.BICUBIC), np.float64)
+
+
+def test_the_descriptors_of_centre_and_surround(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    layers = [random_layers(generator), random_layers(generator)]
+    means = [generator.uniform(60, 160, (32, 32)) for _ in layers]
+    variables = {"net": {"layers": cell(*layers[0])}, "netCen": {"layers": cell(*layers[1])}}
+    savemat(tmp_path / "cs.mat", {**variables, "pixMean": means[0], "pixMeanCen": means[1]})
+    model = doap.load(convert(tmp_path / "cs.mat", tmp_path / "new.safetensors", centre_surround=True))
+    patches = np.full((4, 64, 64), 90, np.uint8)  # constant at the border, where Pillow's filter is another
+    patches[:, 8:-8, 8:-8] = generator.integers(0, 256, (4, 48, 48))
+    centre = [describe(patch[16:48, 16:48].astype(np.float64), means[1], layers[1]) for patch in patches]
+    surround = [describe(halve(patch), means[0], layers[0]) for patch in patches]
+    expected = np.concatenate([centre, surround], 1) / np.sqrt(2)
+    np.testing.assert_allclose(doap.describe_patches(patches, model), expected, atol=2e-5)
+    assert read_card(tmp_path / "new.safetensors").architecture.network == "cs-l2net-mean"
 
 
 def wrong_file(case: str) -> tuple[dict[str, object], str]:

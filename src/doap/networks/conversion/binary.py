@@ -1,9 +1,9 @@
 """Binary models from real-valued ones.
 
-The binary rows of L2-Net and CS-L2-Net in the paper's tables are real-valued networks whose output is binarised by its
-sign. Their authors set a bit where the output is positive (`matlab/example.m` of github.com/yuruntian/L2-Net). They
-read it after the final local response normalisation, which scales each descriptor by a positive number: the signs are
-those of the activations.
+The authors of L2-Net make binary descriptors of L2-Net and CS-L2-Net, the baselines of the paper's binary results, by
+the sign of the real-valued output: a bit is set where it is positive (`matlab/example.m` of
+github.com/yuruntian/L2-Net). They read it after the final local response normalisation, which scales each descriptor by
+a positive number: the signs are those of the activations.
 """
 
 from pathlib import Path

@@ -11,9 +11,12 @@ Challenge:
   these layers as `bnorm`, with their scales and shifts;
 - `relu`, and a final `normalize`, which only scales the descriptor.
 
+With centre and surround, `netCen` and `pixMeanCen` describe the central 32x32 pixels of a 64x64 patch, and `net` the
+patch halved by `imresize`. The two outputs, each of unit length, are concatenated, the surround first; here the centre
+is first, which changes no distance.
+
 Not verified on the published files, which were not available: that `pixMean` is a 32x32 patch (a number is accepted as
-well), and that its grey values are in 0..255 (a mean up to 1 is taken as 0..1). The second tower `netCen` is not
-converted: CS-L2-Net halves patches with MATLAB's `imresize`, which `CentreSurround` does not.
+well), and that its grey values are in 0..255 (a mean up to 1 is taken as 0..1).
 """
 
 from pathlib import Path
@@ -34,20 +37,37 @@ from doap.networks.l2net import INPUT_SIZE
 IGNORED = ("relu", "normalize", "dropout")
 
 
-def convert_matlab(path: Path) -> Converted:
-    """Return our form of a file of L2-Net's authors.
+def convert_matlab(path: Path, centre_surround: bool) -> Converted:
+    """Return our form of a file of L2-Net's authors, which holds the networks of the patch and of its centre.
+
+    Args:
+        path: The .mat file.
+        centre_surround: Convert both, to CS-L2Net; else the first alone, to L2Net.
 
     Raises:
         DoapError: If the file cannot be read or its layers are not those of L2-Net.
     """
-    variables = read_matlab(path, ["net", "pixMean"])
+    names = ["net", "pixMean", *(["netCen", "pixMeanCen"] if centre_surround else [])]
+    variables = read_matlab(path, names)
     try:
-        layers = _read_layers(variables["net"])
-        mean = _read_mean(variables["pixMean"])
+        surround, width = _read_tower(variables["net"], variables["pixMean"])
+        dimensions = len(surround["layers.19.weight"])
+        if not centre_surround:
+            architecture = Architecture(network="l2net-mean", dimensions=dimensions, width=width)
+            return Converted("L2-Net", architecture, surround)
+        centre, _ = _read_tower(variables["netCen"], variables["pixMeanCen"])
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise DoapError(f"{path}: its layers are not those of L2-Net ({error})") from error
-    architecture = Architecture(network="l2net-mean", dimensions=len(layers[-1].weight), width=len(layers[0].weight))
-    return Converted("L2-Net", architecture, {**l2net_tensors(layers, unbiased=True), "mean": mean})
+    architecture = Architecture(network="cs-l2net-mean", dimensions=2 * dimensions, width=width)
+    towers = {"centre": centre, "surround": surround}
+    tensors = {f"{tower}.{name}": value for tower, values in towers.items() for name, value in values.items()}
+    return Converted("CS-L2-Net", architecture, tensors)
+
+
+def _read_tower(net: Any, mean: Any) -> tuple[dict[str, Tensor], int]:
+    """Return the state dict of a `MeanL2Net`, and its width."""
+    layers = _read_layers(net)
+    return {**l2net_tensors(layers, unbiased=True), "mean": _read_mean(mean)}, len(layers[0].weight)
 
 
 def _read_layers(net: Any) -> list[ConvLayer]:

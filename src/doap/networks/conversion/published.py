@@ -18,7 +18,7 @@ from doap.networks.descriptor import Descriptor
 from doap.networks.registry import save
 from doap.types import DEFAULT_EXTENT
 
-KNOWN = "HardNet, HardNet-PS, SOSNet, HyNet and L2-Net"
+KNOWN = "HardNet, HardNet-PS, SOSNet and HyNet; L2-Net as .mat"
 
 
 def convert(
@@ -28,6 +28,7 @@ def convert(
     extent: float = DEFAULT_EXTENT,
     licence: str = "",
     data: str = "",
+    centre_surround: bool = False,
 ) -> Path:
     """Write a real-valued model with the weights of a published checkpoint, in the layouts of `layouts`, `matconvnet`.
 
@@ -38,6 +39,7 @@ def convert(
         extent: Half the side of the training patches, in units of the frame's scale.
         licence: Licence of the weights, for the card.
         data: Training data, for the card.
+        centre_surround: Convert a .mat file of L2-Net, which has two towers, to CS-L2Net instead of L2Net.
 
     Returns:
         `output`.
@@ -48,7 +50,12 @@ def convert(
     """
     check_output(output)
     check_size(source)
-    converted = convert_matlab(source) if source.suffix.lower() == ".mat" else _convert_tensors(source)
+    if source.suffix.lower() == ".mat":
+        converted = convert_matlab(source, centre_surround)
+    elif centre_surround:
+        raise DoapError(f"{source}: only the .mat files of L2-Net have a network of the centre")
+    else:
+        converted = _convert_tensors(source)
     network = build_network(converted.architecture)
     expected = network.state_dict()
     tensors = {key: value.to(expected[key].dtype) for key, value in converted.tensors.items()}
