@@ -6,16 +6,19 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import choose_device, counting_bar, say
-from doap.cli.data_show import open_with_bar
-from doap.datasets.label_mining import CLUSTERS, PERCENTILE
-from doap.errors import DoapError
+from doap.cli.data_show import open_training_with_bar
+from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE
 
-EXAMPLE = "Example: doap data mine sets/hpatches -o clusters.png --save mined.npz"
+EXAMPLE = "Example: doap data mine hpatches/ --split a -o clusters.png --save mined.npz"
 
 
 def mine(
-    path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set, or an official folder.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Figure of clusters of up to four sequences.")],
+    path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set, a frame set, or an official folder.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Figure of clusters of some sequences.")],
+    split: Annotated[
+        str | None,
+        typer.Option(help="Mine only what this split trains on: a, b or c of HPatches, train of RomePatches."),
+    ] = None,
     clusters: Annotated[int, typer.Option(min=1, help="Clusters per sequence.")] = CLUSTERS,
     percentile: Annotated[
         float,
@@ -24,46 +27,50 @@ def mine(
         ),
     ] = PERCENTILE,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the clusters and of the figure.")] = 0,
-    save: Annotated[Path | None, typer.Option(help="Save the mined labels, a .npz file to train with.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Save the mined labels, a .npz file for doap train --mined.")
+    ] = None,
+    sequence: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Sequence to draw; repeatable, up to eight. By default four sampled ones."),
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of image sequences; draws the first image of each sequence.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
 ) -> None:
-    """Find the patches of one sequence that are distractors of each other, by clustering their appearance.
+    """Find the patches of one sequence that are negatives of each other, by clustering their appearance.
 
-    Patches of distant clusters are distractors of each other. Patches of clusters that look too similar, such as the
-    windows of a facade, ignore each other.
+    Patches of distant clusters are negatives of each other. Patches of clusters that look too similar, such as the
+    windows of a facade, ignore each other. Patches of a frame set are cut without jitter.
     """
-    import numpy as np
     import torch
 
-    from doap.datasets.batches.resident_patches import to_device
-    from doap.datasets.label_mining.figure import draw_clusters
+    from doap.datasets.label_mining.figure import check_sequences, draw_clusters, sequence_names
     from doap.datasets.label_mining.mining import check_label_path, count_pairs, mine_labels
-    from doap.datasets.sets.patch_set import PatchSet
+    from doap.datasets.label_mining.settings import MiningSettings
     from doap.files import check_figure_format
+    from doap.training.data_cache import DataCache
 
     check_figure_format(output)
     if save:
         check_label_path(save)
-    patches = open_with_bar(path)
-    if not isinstance(patches, PatchSet):
-        raise DoapError(f"{path}: label mining needs pixels, and a frame set has none; build it without --frames")
-    target = torch.device(choose_device(device))
+    data = open_training_with_bar([path], split)
+    names = list(dict.fromkeys(sequence or []))
+    check_sequences(data, names, images)
+    take = DataCache().load_plain(data, torch.device(choose_device(device)))
     with counting_bar() as bar:
-        task = bar.add_task("clustering patches", total=len(patches))
+        task = bar.add_task("clustering patches", total=len(data))
         mined = mine_labels(
-            patches,
-            lambda indices: to_device(patches.take(indices), target),
-            clusters,
-            percentile,
-            seed,
+            data,
+            take,
+            MiningSettings(clusters, percentile, seed),
             lambda done, total: bar.update(task, completed=done, total=total),
         )
     if save:
-        mined.save(save, patches)
-    sequences = np.unique(patches.sequences)
-    for sequence, distractors, ignored in zip(sequences, *count_pairs(mined, patches), strict=True):
-        name = patches.sequence_names[sequence] if patches.sequence_names else f"sequence {sequence}"
-        fraction = ignored / max(distractors + ignored, 1)
-        say(f"{name}: {distractors:,} pairs of patches are distractors, {ignored:,} ({fraction:.1%}) ignored")
-    draw_clusters(mined, patches, output, seed)
+        mined.save(save, data)
+    for name, negatives, ignored in zip(sequence_names(data), *count_pairs(mined, data), strict=True):
+        fraction = ignored / max(negatives + ignored, 1)
+        say(f"{name}: {negatives:,} pairs of patches are negatives, {ignored:,} ({fraction:.1%}) ignored")
+    draw_clusters(mined, data, take, output, names, images, seed)
     say(f"figure of some clusters: {output}" + (f", labels: {save}" if save else ""))

@@ -1,6 +1,6 @@
+import zlib
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +11,20 @@ from scipy.spatial.distance import pdist, squareform
 from doap import AveragePrecisionLoss, DoapError, PatchSet
 from doap.datasets.label_mining.hog import hog
 from doap.datasets.label_mining.mining import MinedLabels, count_pairs, describe_appearance, mine_labels
+from doap.datasets.label_mining.settings import MiningSettings
 from doap.datasets.official.hpatches import read_strip
+from doap.types import Progress, no_progress
 
 
-def mine(patches: PatchSet, *arguments: Any, **words: Any) -> MinedLabels:
-    return mine_labels(patches, lambda indices: torch.from_numpy(patches.take(indices)), *arguments, **words)
+def mine(
+    patches: PatchSet,
+    clusters: int = 100,
+    percentile: float = 20,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> MinedLabels:
+    settings = MiningSettings(clusters, percentile, seed)
+    return mine_labels(patches, lambda indices: torch.from_numpy(patches.take(indices)), settings, progress)
 
 
 def stripes(count: int, angle: float, random: np.random.Generator) -> np.ndarray:
@@ -127,7 +136,7 @@ def test_groups_match_though_their_patches_ignore_their_own_cluster(patches: Pat
 
 def test_pairs_are_counted_correctly(patches: PatchSet) -> None:
     mined = mine(patches, clusters=7, percentile=40, seed=1)
-    distractors, ignored = count_pairs(mined, patches)
+    negatives, ignored = count_pairs(mined, patches)
     for number, sequence in enumerate((5, 9)):
         indices = np.flatnonzero(patches.sequences == sequence)
         mask = dense(mined, patches, indices)
@@ -136,7 +145,7 @@ def test_pairs_are_counted_correctly(patches: PatchSet) -> None:
             for a, b in combinations(range(len(indices)), 2)
             if patches.groups[indices[a]] != patches.groups[indices[b]]
         ]
-        assert (distractors[number], ignored[number]) == (len(pairs) - sum(pairs), sum(pairs))
+        assert (negatives[number], ignored[number]) == (len(pairs) - sum(pairs), sum(pairs))
 
 
 def test_the_seed_fixes_the_labels(patches: PatchSet) -> None:
@@ -164,7 +173,50 @@ def test_saved_and_loaded(patches: PatchSet, mined: MinedLabels, tmp_path: Path)
     np.testing.assert_array_equal(loaded.clusters, mined.clusters)
     np.testing.assert_array_equal(loaded.thresholds, mined.thresholds)
     assert torch.equal(loaded.near, mined.near)
+    assert loaded.settings == MiningSettings(4, 10, 0)
     assert [p.name for p in tmp_path.iterdir()] == ["mined.npz"]
+
+
+def write_version_1(path: Path, mined: MinedLabels, patches: PatchSet) -> None:
+    """Write labels as version 0.2 did: without settings."""
+    checksum = zlib.crc32(patches.sequences.tobytes(), zlib.crc32(patches.groups.tobytes()))
+    np.savez_compressed(
+        path,
+        format=np.array("doap mined labels 1"),
+        grouping=np.array(checksum),
+        clusters=mined.clusters,
+        near=mined.near.numpy(),
+        thresholds=mined.thresholds,
+    )
+
+
+def test_version_1_is_read_and_written_again(patches: PatchSet, mined: MinedLabels, tmp_path: Path) -> None:
+    write_version_1(tmp_path / "old.npz", mined, patches)
+    old = MinedLabels.load(tmp_path / "old.npz", patches, MiningSettings(4, 77, 5))  # it records neither
+    assert (old.settings, torch.equal(old.near, mined.near)) == (None, True)
+    with pytest.raises(DoapError, match=r"mined with clusters 4, but the recipe has 5; .* --clusters 5, or change"):
+        MinedLabels.load(tmp_path / "old.npz", patches, MiningSettings(5, 10))
+    old.save(tmp_path / "again.npz", patches)
+    again = MinedLabels.load(tmp_path / "again.npz", patches)
+    assert (again.settings, torch.equal(again.near, mined.near)) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (MiningSettings(5, 10), "mined with clusters 4, but the recipe has 5"),
+        (MiningSettings(4, 12.5), "mined with percentile 10, but the recipe has 12.5"),
+        (MiningSettings(4, 10, 3), "mined with seed 0, but the recipe has 3"),
+    ],
+)
+def test_other_settings_are_one_line(
+    patches: PatchSet, mined: MinedLabels, tmp_path: Path, settings: MiningSettings, message: str
+) -> None:
+    mined.save(tmp_path / "mined.npz", patches)
+    MinedLabels.load(tmp_path / "mined.npz", patches, MiningSettings(4, 10))
+    with pytest.raises(DoapError, match=message) as caught:
+        MinedLabels.load(tmp_path / "mined.npz", patches, settings)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("error", ["missing", "text", "truncated", "foreign", "pickled", "other set", "name"])
@@ -211,7 +263,7 @@ def test_real_patches_that_are_ignored_are_more_similar(hpatches_patches: Path) 
 def test_a_gpu_mines_and_makes_tables(patches: PatchSet, mined: MinedLabels) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    there = mine_labels(patches, lambda indices: torch.from_numpy(patches.take(indices)).cuda(), 4, 10)
+    there = mine_labels(patches, lambda indices: torch.from_numpy(patches.take(indices)).cuda(), MiningSettings(4, 10))
     np.testing.assert_array_equal(there.clusters, mined.clusters)
     assert torch.equal(there.near, mined.near)
     indices = np.random.default_rng(0).integers(0, len(patches), 50)

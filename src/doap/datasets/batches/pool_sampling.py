@@ -15,7 +15,7 @@ from doap.errors import DoapError
 class SequencePairSampler:
     """Two sequences per batch, with equally many groups of each; an epoch visits every pair of sequences once.
 
-    About half of the distractors of a patch come from its own sequence. The groups are sampled independently for
+    About half of the negatives of a patch come from its own sequence. The groups are sampled independently for
     each batch, as many as fit half of it. If one sequence has fewer, both contribute as many as that one.
 
     Args:

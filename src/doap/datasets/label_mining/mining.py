@@ -1,17 +1,19 @@
-"""Label mining: which patches of one sequence are distractors of each other (paper, "Label Mining in HPatches").
+"""Label mining: which patches of one sequence are negatives of each other (paper, "Label Mining in HPatches").
 
-Different points of a sequence are not always valid negatives: two windows of one facade look the same. The patches of
-each sequence are therefore clustered by appearance, with a threshold at a percentile of the distances between the
-centres of the clusters. Patches of clusters farther apart are distractors; patches of nearer clusters, or of the same
-cluster, ignore each other. Patches of one group always match, and patches of different sequences are always
-distractors.
+Different points of a sequence are not always valid negatives ("distractors" in the paper): two windows of one facade
+look the same. The patches of each sequence are therefore clustered by appearance, with a threshold at a percentile of
+the distances between the centres of the clusters. Patches of clusters farther apart are negatives; patches of nearer
+clusters, or of the same cluster, ignore each other. Patches of one group always match, and patches of different
+sequences are always negatives.
 """
 
+import json
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,19 +22,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.datasets.batches.resident_patches import to_device
-from doap.datasets.label_mining import CLUSTERS, PERCENTILE
 from doap.datasets.label_mining.hog import hog
 from doap.datasets.label_mining.k_means import k_means
+from doap.datasets.label_mining.settings import MiningSettings
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.objectives.lists import IgnoreTable
 from doap.types import Progress, no_progress
 
-FORMAT = "doap mined labels 1"
+FORMAT = "doap mined labels 2"
+OLD_FORMAT = "doap mined labels 1"  # without the settings
+ARRAYS = {"format", "grouping", "clusters", "near", "thresholds"}
 CHUNK_SIZE = 256  # patches described per step
 HOG_SIZE = 64  # side in pixels of the patches given to HOG
 THUMBNAIL_SIZE = 16
+PAPER = MiningSettings()
 
 
 def describe_appearance(patches: Tensor) -> Tensor:
@@ -63,16 +68,18 @@ class MinedLabels:
         clusters: (N,) cluster of each patch: K times the index of its sequence among the sequences of the set, plus
             its cluster within the sequence, in 0..K-1.
         near: (S, K, K) bool, whether two clusters of a sequence ignore each other.
-        thresholds: (S,) the distance between clusters of each sequence beyond which they are distractors.
+        thresholds: (S,) the distance between clusters of each sequence beyond which they are negatives.
+        settings: What the labels were mined with; None if read from a file of version 0.2 or earlier.
     """
 
     clusters: Ids
     near: Tensor
     thresholds: NDArray[np.float32]
+    settings: MiningSettings | None = None
 
     def to(self, device: str | torch.device) -> "MinedLabels":
         """Return the same labels with `near` on a device; the tables of batches are computed there."""
-        return MinedLabels(self.clusters, self.near.to(device), self.thresholds)
+        return replace(self, near=self.near.to(device))
 
     def ignore_table(self, indices: Ids) -> IgnoreTable:
         """Return the ignore table of a batch, with one label per cluster that occurs in it.
@@ -101,27 +108,58 @@ class MinedLabels:
                 clusters=self.clusters,
                 near=self.near.cpu().numpy(),
                 thresholds=self.thresholds,
+                settings=np.array(json.dumps(asdict(self.settings) if self.settings else None)),
             )
 
     @classmethod
-    def load(cls, path: Path | str, data: GroupedSet) -> "MinedLabels":
+    def load(cls, path: Path | str, data: GroupedSet, expected: MiningSettings | None = None) -> "MinedLabels":
         """Read a file written by `save`.
 
+        Args:
+            path: The file.
+            data: The set that the labels must belong to.
+            expected: Settings that the labels must have been mined with, as far as the file records them.
+
         Raises:
-            DoapError: If the file cannot be read, has no mined labels, or belongs to another set.
+            DoapError: If the file cannot be read, has no mined labels, belongs to another set, or was mined with other
+                settings.
         """
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-        except OSError as error:
-            raise DoapError(f"{path}: cannot be read ({error.strerror or 'not a .npz file'})") from error
-        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise DoapError(f"{path}: not a file of mined labels, or damaged; mine the labels again") from error
-        if {"format", "grouping", "clusters", "near", "thresholds"} != set(arrays) or arrays["format"] != FORMAT:
-            raise DoapError(f"{path}: not a file of mined labels; mine the labels again")
+        arrays = _read_arrays(path)
         if arrays["grouping"] != _checksum(data):
-            raise DoapError(f"{path}: mined from another set; mine the labels again")
-        return cls(arrays["clusters"], torch.from_numpy(arrays["near"]), arrays["thresholds"])
+            raise DoapError(f"{path}: mined from another set; mine the labels of the training set")
+        settings = _parse_settings(path, arrays)
+        recorded = asdict(settings) if settings else {"clusters": arrays["near"].shape[1]}
+        for name, value in recorded.items():
+            wanted = asdict(expected)[name] if expected else value
+            if value != wanted:
+                raise DoapError(
+                    f"{path}: mined with {name} {value:g}, but the recipe has {wanted:g}; mine the labels again with "
+                    f"--{name} {wanted:g}, or change the recipe"
+                )
+        return cls(arrays["clusters"], torch.from_numpy(arrays["near"]), arrays["thresholds"], settings)
+
+
+def _read_arrays(path: Path | str) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a file of mined labels, of either format."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except OSError as error:
+        raise DoapError(f"{path}: cannot be read ({error.strerror or 'not a .npz file'})") from error
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DoapError(f"{path}: not a file of mined labels, or damaged; mine the labels again") from error
+    names = {OLD_FORMAT: ARRAYS, FORMAT: {*ARRAYS, "settings"}}
+    if names.get(str(arrays.get("format"))) != set(arrays):
+        raise DoapError(f"{path}: not a file of mined labels; mine the labels again")
+    return arrays
+
+
+def _parse_settings(path: Path | str, arrays: dict[str, NDArray[Any]]) -> MiningSettings | None:
+    try:
+        values = json.loads(str(arrays.get("settings", "null")))
+        return None if values is None else MiningSettings(**values)
+    except (TypeError, ValueError) as error:
+        raise DoapError(f"{path}: its settings are damaged; mine the labels again") from error
 
 
 def check_label_path(path: Path) -> None:
@@ -133,9 +171,7 @@ def check_label_path(path: Path) -> None:
 def mine_labels(
     data: GroupedSet,
     take: Callable[[Ids], Tensor],
-    clusters: int = CLUSTERS,
-    percentile: float = PERCENTILE,
-    seed: int = 0,
+    settings: MiningSettings = PAPER,
     progress: Progress = no_progress,
 ) -> MinedLabels:
     """Cluster the patches of each sequence and find the clusters that look too similar.
@@ -143,28 +179,26 @@ def mine_labels(
     Args:
         data: The set. One sequence at a time is held in memory, 9 kB per patch.
         take: Function that returns the patches at indices, (M, S, S) uint8; clusters are computed on their device.
-        clusters: K; a sequence with fewer patches has as many clusters as patches.
-        percentile: Percentile of the distances between centres that is the threshold.
-        seed: Determines the clusters, on one kind of device.
+        settings: Clusters, percentile and seed.
         progress: Callback, called as progress(done, total) with numbers of patches.
     """
     sequences = np.unique(data.sequences)
     cluster_of_patch = np.empty(len(data.sequences), np.int64)
-    near = torch.zeros(len(sequences), clusters, clusters, dtype=torch.bool)
+    near = torch.zeros(len(sequences), settings.clusters, settings.clusters, dtype=torch.bool)
     thresholds = np.zeros(len(sequences), np.float32)
     done = 0
     for number, sequence in enumerate(sequences):
         indices = np.flatnonzero(data.sequences == sequence)
-        count = min(clusters, len(indices))
+        count = min(settings.clusters, len(indices))
         chunks = [indices[start : start + CHUNK_SIZE] for start in range(0, len(indices), CHUNK_SIZE)]
         points = torch.cat([describe_appearance(take(chunk)) for chunk in chunks])
-        random = torch.Generator().manual_seed(seed + number)
+        random = torch.Generator().manual_seed(settings.seed + number)
         centres, assigned = k_means(points, count, random)
-        near[number, :count, :count], thresholds[number] = _near_centres(centres, percentile)
-        cluster_of_patch[indices] = number * clusters + assigned.cpu().numpy()
+        near[number, :count, :count], thresholds[number] = _near_centres(centres, settings.percentile)
+        cluster_of_patch[indices] = number * settings.clusters + assigned.cpu().numpy()
         done += len(indices)
         progress(done, len(data.sequences))
-    return MinedLabels(cluster_of_patch, near, thresholds)
+    return MinedLabels(cluster_of_patch, near, thresholds, settings)
 
 
 def _near_centres(centres: Tensor, percentile: float) -> tuple[Tensor, float]:
@@ -178,7 +212,7 @@ def _near_centres(centres: Tensor, percentile: float) -> tuple[Tensor, float]:
 
 
 def count_pairs(mined: MinedLabels, data: GroupedSet) -> tuple[Ids, Ids]:
-    """Count the pairs of patches of one sequence and different groups that are distractors, and those ignored.
+    """Count the pairs of patches of one sequence and different groups that are negatives, and those ignored.
 
     Returns:
         Two arrays (S,), with one count per sequence.
@@ -186,7 +220,7 @@ def count_pairs(mined: MinedLabels, data: GroupedSet) -> tuple[Ids, Ids]:
     sequence_count, clusters = mined.near.shape[:2]
     groups = np.repeat(np.arange(len(data.members_start) - 1), np.diff(data.members_start))
     sequence_of_group = np.searchsorted(np.unique(data.sequences), data.group_sequences)
-    distractors, ignored = np.zeros(sequence_count, np.int64), np.zeros(sequence_count, np.int64)
+    negatives, ignored = np.zeros(sequence_count, np.int64), np.zeros(sequence_count, np.int64)
     for number, near in enumerate(mined.near.cpu().numpy().astype(np.float64)):
         in_sequence = sequence_of_group[groups] == number
         _, rows = np.unique(groups[in_sequence], return_inverse=True)
@@ -197,8 +231,8 @@ def count_pairs(mined: MinedLabels, data: GroupedSet) -> tuple[Ids, Ids]:
         sizes = histogram.sum(1)
         near_pairs = total @ near @ total - ((histogram @ near) * histogram).sum()
         ignored[number] = round(near_pairs) // 2
-        distractors[number] = round(total.sum() ** 2 - (sizes**2).sum()) // 2 - ignored[number]
-    return distractors, ignored
+        negatives[number] = round(total.sum() ** 2 - (sizes**2).sum()) // 2 - ignored[number]
+    return negatives, ignored
 
 
 def _checksum(data: GroupedSet) -> int:
