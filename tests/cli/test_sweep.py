@@ -5,16 +5,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from rich.progress import Progress as ProgressBar
 
 from doap import PatchSet, load
 from doap.evaluation.phototour.pair_test import fpr95
+from doap.experiments.sweep_metrics import make_evaluator
+from doap.training import trainer
+from doap.training.log import Status
 from support.command_line import Doap
 from support.figures import record_figures
+from support.sets.small_official_sets import make_hpatches, make_rome
 from support.sets.small_phototour import PAIRS, learnable_phototour
 
 SMALL = "network: tiny\nwidth: 8\ndimensions: 16\nbatch_size: 32\nepochs: 3\nlr: 1.0\nprecision: 'fp32'\n"
@@ -110,7 +116,55 @@ def test_validation_scenes_are_used_where_no_test_is_given(doap: Doap, folders: 
         validated = (folders / "runs" / f"schedule={row['schedule']}" / "validation.csv").read_text().split()[1]
         assert float(row["ap"]) == pytest.approx(float(validated.split(",")[1]), abs=1e-3)
         ap = 100 * float(row["ap"])
-        assert f"schedule={row['schedule']}: AP {ap:.2f} % on validation scenes, after epoch 0" in shown
+        assert f"schedule={row['schedule']}: AP on validation scenes {ap:.2f} %, after epoch 0" in shown
+
+
+@pytest.mark.parametrize(
+    ("data", "metric", "split", "shown_as"),
+    [
+        ("hpatches", "retrieval", "a", "HPatches retrieval mAP"),
+        ("rome", None, "train", "RomePatches mAP"),
+    ],
+)
+def test_other_benchmarks_interrupted_and_continued(
+    doap: Doap,
+    folders: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    data: str,
+    metric: str | None,
+    split: str,
+    shown_as: str,
+) -> None:
+    figures = record_figures(monkeypatch)
+    make_rome(folders / "rome", patches=60)
+    make_hpatches(folders / "hpatches", patches=5)
+    splits = {"a": {"name": "a", "train": ["v_two"], "test": ["i_one", "v_three"]}}
+    (folders / "hpatches" / "splits.json").write_text(json.dumps(splits))
+    words = ("sweep", "small.yaml", "--data", data, "--over", "seed=1,2", "--test", data, "--split", split,
+             *(("--metric", metric) if metric else ()), "--set", "epochs=2", "--device", "cpu")  # fmt: skip
+
+    def stop(run: str, status: Status) -> None:
+        if run == "seed=2" and not status.preparation and status.done >= 0.5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+        patched.setattr("doap.cli.sweep.series_bar", lambda: nullcontext((ProgressBar(disable=True), stop)))
+        doap(*words, "-o", "stopped")
+    assert (folders / "stopped" / "seed=1" / "weights.json").exists()
+    assert not (folders / "stopped" / "seed=2" / "weights.json").exists()
+    status, shown, errors = doap(*words, "-o", "stopped")
+    assert (status, errors) == (0, "")
+    content = json.loads((folders / "stopped" / "sweep.json").read_text())
+    column = metric or "map"
+    assert (content["metric"]["name"], content["metric"]["better"], content["split"]) == (column, "more", split)
+    assert [list(row) for row in content["rows"]] == [["seed", column, f"{column} {data}"]] * 2
+    for row in content["rows"]:
+        run = folders / "stopped" / f"seed={row['seed']}"
+        evaluate, _ = make_evaluator([folders / data], metric, split)
+        assert row[column] == evaluate(run, load(run / "weights.safetensors"))[column]
+        assert f"seed={row['seed']}: {shown_as} {row[column]:.2f} %" in shown
+    assert figures[-1].axes[0].get_ylabel() == f"{shown_as} % on {data} (more is better)"
 
 
 ERRORS = {
@@ -118,7 +172,21 @@ ERRORS = {
     "evaluation of some": (("--over", "val_fraction=0,0.5"), "no data for the evaluation"),
     "no values": (("--over", "batch_size", "--test", "yosemite"), "--over batch_size: write it as"),
     "unknown key": (("--over", "size=3", "--test", "yosemite"), "size: Extra inputs"),
-    "no test": (("--over", "batch_size=32", "--test", "nowhere"), "nowhere: not an official folder of Phototour"),
+    "no test": (
+        ("--over", "batch_size=32", "--test", "nowhere"),
+        "nowhere: not an official folder of Phototour, HPatches or",
+    ),
+    "metric of another benchmark": (
+        ("--over", "batch_size=32", "--test", "yosemite", "--metric", "matching"),
+        "--metric matching: not of phototour; give --metric fpr95",
+    ),
+    "metric without a test": (
+        ("--over", "batch_size=32", "--set", "val_fraction=0.5", "--metric", "fpr95"),
+        "--metric fpr95: needs --test",
+    ),
+    "trained on": (("--over", "batch_size=32", "--test", "liberty"), "liberty is trained on; give another scene"),
+    "no such split": (("--over", "batch_size=32", "--test", "yosemite", "--split", "a"), "split=a needs HPatches"),
+    "splits": (("--over", "split=a,b", "--test", "yosemite"), "different values of split"),
     "a test twice": (("--over", "batch_size=32", "--test", "yosemite", "--test", "yosemite"), "two folders are called"),
     "no pairs": (("--over", "batch_size=32", "--test", "notredame"), f"{PAIRS}: cannot be read"),
 }

@@ -81,7 +81,7 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
         Series(
             patches,
             tmp_path / "sweep",
-            DataSpec("noise"),
+            DataSpec(["noise"]),
             progress=lambda run, status: None if status.preparation else reports.append((run, status.done)),
         ),
         closeness,
@@ -101,7 +101,7 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
     content = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert (content["over"], content["tests"], content["rows"]) == ("batch_size", ["a"], rows)
     run = content["runs"]["batch_size=64"]
-    assert (run["recipe"]["batch_size"], run["data"], run["device"]) == (64, "noise", "cpu")
+    assert (run["recipe"]["batch_size"], run["data"], run["device"]) == (64, ["noise"], "cpu")
     assert set(run["versions"]) == {"doap", "torch", "numpy", "python"}
 
 
@@ -130,6 +130,43 @@ def test_complete_runs_are_only_evaluated_and_others_resumed(
         assert (folder / name).read_text() == (tmp_path / "whole" / name).read_text()
     monkeypatch.setattr(module, "train", None)
     assert run_sweep(planned, Series(patches, folder), closeness) == whole
+
+
+def test_measures_on_the_same_tests_are_kept(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned, folder = plan_sweep(recipe, "seed=1,2"), tmp_path / "sweep"
+    record = {"tests": ["a"], "metric": {"name": "closeness"}, "split": None}
+    evaluated: list[str] = []
+
+    def evaluate(run: Path, model: Descriptor) -> dict[str, float]:
+        evaluated.append(run.name)
+        return closeness(run, model)
+
+    rows = run_sweep(planned, Series(patches, folder), evaluate, record)
+    assert run_sweep(planned, Series(patches, folder), evaluate, record) == rows
+    assert evaluated == ["seed=1", "seed=2"]
+    more = run_sweep(plan_sweep(recipe, "seed=3,2,1"), Series(patches, folder), evaluate, record)
+    assert (more[1:], evaluated[2:]) == (rows[::-1], ["seed=3"])
+    for changed in ({"tests": ["b"]}, {"metric": {"name": "other"}}, {"split": "a"}):
+        assert run_sweep(planned, Series(patches, folder), evaluate, {**record, **changed}) == rows
+    assert evaluated[3:] == ["seed=1", "seed=2"] * 3
+    content = json.loads((folder / "sweep.json").read_text())
+    content["runs"]["seed=1"]["weights"] = "0" * 64  # trained again since
+    (folder / "sweep.json").write_text(json.dumps(content))
+    run_sweep(planned, Series(patches, folder), evaluate, {**record, "split": "a"})
+    assert evaluated[9:] == ["seed=1"]
+
+
+def test_a_sweep_that_did_not_record_its_metric_is_evaluated_again(
+    recipe: Path, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, folder = plan_sweep(recipe, "seed=1,2"), tmp_path / "sweep"
+    rows = run_sweep(planned, Series(patches, folder), closeness, {"tests": ["a"]})
+    content = json.loads((folder / "sweep.json").read_text())
+    for run in content["runs"].values():
+        del run["weights"]
+    (folder / "sweep.json").write_text(json.dumps({**content, "rows": [{"seed": 1, "fpr95": 3.0}]}))
+    monkeypatch.setattr(module, "train", None)
+    assert run_sweep(planned, Series(patches, folder), closeness, {"tests": ["a"], "metric": {}, "split": None}) == rows
 
 
 def test_folders_of_other_trainings_are_refused_before_any_begins(

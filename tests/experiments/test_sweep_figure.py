@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from doap.experiments.sweep_figure import draw_sweep
+from doap.experiments.sweep_figure import draw_rows, draw_sweep
+from doap.experiments.sweep_metrics import METRICS
 from support.figures import record_figures
 
 
@@ -47,3 +48,51 @@ def test_values_of_any_type_are_drawn(
     assert axes.lines[0].get_linestyle() == ("-" if all(type(value) in (int, float) for value in values) else "None")
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ticks
     assert axes.get_legend() is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "rows", "curves", "label"),
+    [
+        (
+            "fpr95",
+            [
+                {"lr": 1, "fpr95": 2.0, "fpr95 a": 1.0, "fpr95 b": 3.0},
+                {"lr": 2, "fpr95": 1.5, "fpr95 a": 1, "fpr95 b": 2},
+            ],
+            {"mean": [2.0, 1.5], "a": [1, 1], "b": [3, 2]},
+            "FPR95 % (less is better)",
+        ),
+        (
+            "matching",
+            [{"lr": 1, "matching": 40.0, "matching hpatches": 40.0}],
+            {"mean": [40.0]},
+            "HPatches matching mAP % on hpatches (more is better)",
+        ),
+        (
+            "map",
+            [{"lr": 1, "map": 70.0, "map rome": 70.0}],
+            {"mean": [70.0]},
+            "RomePatches mAP % on rome (more is better)",
+        ),
+        (
+            "validation-ap",
+            [{"lr": 1, "ap": 0.5, "epoch": 3}, {"lr": 2, "ap": 0.25, "epoch": 1}],
+            {"AP on validation scenes %": [50, 25]},
+            "AP on validation scenes % (more is better)",
+        ),
+    ],
+)
+def test_labels_and_units_follow_the_metric(
+    tmp_path: Path,
+    figures: list[Figure],
+    metric: str,
+    rows: list[dict[str, float]],
+    curves: dict[str, list[float]],
+    label: str,
+) -> None:
+    draw_rows("lr", rows, METRICS[metric], "title", tmp_path / "s.png")
+    (axes,) = figures[0].axes
+    assert axes.get_ylabel() == label
+    assert axes.get_xlabel().startswith("lr (learning rate")
+    drawn = {str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in axes.lines}
+    assert drawn == curves

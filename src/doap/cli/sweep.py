@@ -1,19 +1,19 @@
 """`doap sweep`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import Progress as ProgressBar
 
-from doap.cli.console import choose_device, counting_bar, say, series_bar
+from doap.cli.console import choose_device, say, series_bar
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
-    from doap.evaluation.phototour.pair_test import PairTest
-    from doap.experiments.series import Evaluator, RunRow
+    from doap.experiments.series import RunRow
     from doap.experiments.sweep import Sweep
-    from doap.networks.descriptor import Descriptor
+    from doap.experiments.sweep_metrics import Metric
+    from doap.types import StepProgress
 
 EXAMPLE = (
     "Example: doap sweep phototour-real --data liberty --over batch_size=256,512,1024,2048,4096 -o runs/batch-sizes "
@@ -28,7 +28,24 @@ def sweep(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the runs; an existing sweep continues.")],
     test: Annotated[
         list[Path] | None,
-        typer.Option(help="Phototour folder for the evaluation; repeatable. By default validation scenes."),
+        typer.Option(
+            help="Official folder of Phototour, HPatches or RomePatches to evaluate on; repeatable. By default "
+            "validation scenes."
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="fpr95 (Phototour), verification, matching or retrieval (HPatches), map (RomePatches), or "
+            "validation-ap. By default the only one of the test."
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Split to train on, instead of the recipe's: a, b or c of HPatches, which is tested on the test "
+            "sequences of that split; train of RomePatches."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value that overrides the recipe; repeatable.")
@@ -38,85 +55,63 @@ def sweep(
     """Train a recipe for several values of one key, and draw the effect.
 
     By default runs are evaluated by AP on validation scenes (--set val_fraction=0.1): the best weights of each, all on
-    the same batches. With --test they are evaluated by the mean FPR95 on the official pairs of Phototour folders, as in
-    the paper's figure of the batch size.
+    the same batches. With --test the last weights are evaluated by a metric of a benchmark: the mean FPR95 on the
+    official pairs of Phototour scenes, as in the paper's figure of the batch size, the tie-aware mAP of a task of
+    HPatches, or the mAP of the test half of RomePatches.
     An interrupted sweep continues if the same command is run again.
     """
-    from doap.cli.data_show import open_with_bar
-    from doap.experiments.series import Series
+    from doap.cli.data_show import open_training_with_bar
+    from doap.experiments.series import Series, shared_split
     from doap.experiments.sweep import evaluate_on_val, plan_sweep, run_sweep
+    from doap.experiments.sweep_metrics import check_disjoint, choose_metric, make_evaluator
     from doap.training.run_folder import DataSpec
 
-    plan = plan_sweep(recipe, over, settings)
-    if not test and not all(run.val_fraction for run in plan.recipes.values()):
-        raise DoapError("no data for the evaluation: give --test PHOTOTOUR_FOLDER, or --set val_fraction=0.1")
+    plan = plan_sweep(recipe, over, [*(settings or []), *([f"split={split}"] if split else [])])
+    tests = test or []
+    chosen = choose_metric(tests, metric)
+    if not tests and not all(run.val_fraction for run in plan.recipes.values()):
+        raise DoapError("no data for the evaluation: give --test OFFICIAL_FOLDER, or --set val_fraction=0.1")
+    trained_split = shared_split(plan.recipes.values())
+    check_disjoint(data, tests, trained_split)
     target = choose_device(device)
-    tests = _open_tests(test or [])
-    training_set = open_with_bar(data)
+    training_set = open_training_with_bar([data], trained_split)
     say(f"training {len(plan.recipes)} times on {training_set}")
     title = f"{recipe.stem} trained on {data.resolve().name}"
     with series_bar() as (bar, progress):
-        series = Series(training_set, output, DataSpec(str(data.absolute())), target, progress=progress)
-        rows = run_sweep(
-            plan,
-            series,
-            _evaluate_on_pairs(tests, bar) if tests else evaluate_on_val(plan, series),
-            record={"recipe": str(recipe), "settings": settings or [], "tests": [str(folder) for folder in test or []]},
-            on_row=lambda rows: _show(plan, rows, tests, title, output),
+        series = Series(training_set, output, DataSpec([str(data.absolute())]), target, progress=progress)
+        evaluate = (
+            make_evaluator(tests, metric, trained_split, target, _evaluation_progress(bar))[0]
+            if tests
+            else evaluate_on_val(plan, series)
         )
+        record: dict[str, Any] = {
+            "recipe": str(recipe),
+            "settings": settings or [],
+            "tests": [str(folder) for folder in tests],
+            "metric": chosen.record(),
+            "split": trained_split,
+        }
+        rows = run_sweep(plan, series, evaluate, record, lambda rows: _show(plan, rows, chosen, title, output))
     say(f"{len(rows)} runs in {output}: sweep.csv, sweep.json, sweep.png")
 
 
-def _open_tests(folders: list[Path]) -> list["PairTest"]:
-    from doap.evaluation.phototour.pair_test import open_test
+def _evaluation_progress(bar: ProgressBar) -> "StepProgress":
+    """Return a callback that shows the steps of an evaluation below the bar of the training."""
+    task = bar.add_task("", status="", visible=False)
 
-    with counting_bar() as bar:
-        task = bar.add_task("converting", total=None, visible=False)
-        tests = [
-            open_test(folder, lambda done, total: bar.update(task, completed=done, total=total, visible=True))
-            for folder in folders
-        ]
-    names = [test.name for test in tests]
-    for name in names:
-        if names.count(name) > 1:
-            raise DoapError(f"--test: two folders are called {name}; give each once, under its own name")
-    return tests
+    def progress(step: str, done: int, total: int | None) -> None:
+        bar.update(task, description=step, completed=done, total=total, visible=done != total)
+
+    return progress
 
 
-def _evaluate_on_pairs(tests: list["PairTest"], bar: ProgressBar) -> "Evaluator":
-    """Return an evaluator by FPR95 in percent: the mean over the tests, and that of each."""
-    from doap.evaluation.phototour.pair_test import fpr95
-
-    def rate(model: "Descriptor", test: "PairTest") -> float:
-        task = bar.add_task(f"evaluating on {test.name}", status="")
-        value = fpr95(model, test, lambda done, total: bar.update(task, completed=done, total=total))
-        bar.remove_task(task)
-        return round(100 * value, 6)
-
-    def evaluate(_run: Path, model: "Descriptor") -> dict[str, float]:
-        rates = {f"fpr95 {test.name}": rate(model, test) for test in tests}
-        return {"fpr95": round(sum(rates.values()) / len(rates), 6), **rates}
-
-    return evaluate
-
-
-def _show(plan: "Sweep", rows: list["RunRow"], tests: list["PairTest"], title: str, output: Path) -> None:
+def _show(plan: "Sweep", rows: list["RunRow"], metric: "Metric", title: str, output: Path) -> None:
     """Print the last row, draw the curves of its run, and draw all rows."""
-    from doap.experiments.sweep_figure import draw_sweep
+    from doap.experiments.sweep_figure import draw_rows
     from doap.training.curves import draw_run
-    from doap.training.recipe import Recipe
 
     last = rows[-1]
     draw_run(output / list(plan.recipes)[len(rows) - 1])
-    key = plan.key
-    description = Recipe.model_fields[key].description
-    if tests:
-        say(f"{key}={last[key]}: FPR95 {last['fpr95']:.2f} %")
-        columns = {"mean": "fpr95", **({test.name: f"fpr95 {test.name}" for test in tests} if len(tests) > 1 else {})}
-        scale, label = 1, f"FPR95 % on {tests[0].name}" if len(tests) == 1 else "FPR95 %"
-    else:
-        say(f"{key}={last[key]}: AP {100 * last['ap']:.2f} % on validation scenes, after epoch {last['epoch']}")
-        columns, scale, label = {"AP": "ap"}, 100, "best AP % on validation scenes"
-    curves = {name: [scale * row[column] for row in rows] for name, column in columns.items()}
-    labels = (f"{key} ({description})" if description else key, label)
-    draw_sweep([row[key] for row in rows], curves, labels, title, output / "sweep.png")
+    epoch = f", after epoch {last['epoch']}" if "epoch" in last else ""
+    say(f"{plan.key}={last[plan.key]}: {metric.format(last)}{epoch}")
+    draw_rows(plan.key, rows, metric, title, output / "sweep.png")

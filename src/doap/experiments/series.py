@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from doap.errors import DoapError
 from doap.files import make_folder, write_text
+from doap.networks.card import read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.training.data_cache import Data, DataCache
@@ -99,6 +101,23 @@ class Series:
         writer.writerows(rows)
         write_text(self.folder / f"{name}.csv", table.getvalue())
         write_text(self.folder / f"{name}.json", json.dumps(content, indent=1) + "\n")
+
+
+def shared_split(recipes: Iterable[Recipe]) -> str | None:
+    """Return the split that several trainings on one set have in common.
+
+    Raises:
+        DoapError: If they have different ones.
+    """
+    splits = {recipe.split for recipe in recipes}
+    if len(splits) > 1:
+        raise DoapError("the trainings have different values of split, but share one training set; set the same split")
+    return splits.pop()
+
+
+def weights_hash(run: Path) -> str | None:
+    """Return the SHA-256 of the weights of a complete run, else None."""
+    return read_card(run / WEIGHTS).sha256 if is_complete(run) else None
 
 
 def _old_name(name: str) -> str:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from doap.errors import DoapError
-from doap.experiments.series import Evaluator, RunRow, Series
+from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
 from doap.experiments.study_plan import Study, folder_name
-from doap.networks.card import read_card
 from doap.training.recipe import Recipe, upgrade_recipe
-from doap.training.run_folder import FAILURE, WEIGHTS, is_complete
+from doap.training.run_folder import FAILURE
 
 ROW_KEYS = ("run", "setting", "seed")  # columns that identify a row
 OLD_COLUMNS = {"tried": "setting", "right": "correct"}  # of version 0.1
@@ -109,11 +108,11 @@ class _StudyProgress:
         """Train and evaluate a run, or take its earlier measures, and write the tables."""
         name, recipe = folder_name(run, setting, seed), self._study.recipe(run, setting, seed)
         row: RunRow = dict(zip(ROW_KEYS, (run, setting, seed), strict=True))
-        weights = _weights_hash(self._series.folder / name)
+        weights = weights_hash(self._series.folder / name)
         row |= self._earlier.get(weights or "") or self._train_and_evaluate(name, recipe)
         self.rows.append(row)
         description = self._series.describe(name, recipe)
-        self._runs[name] = {**description, "weights": _weights_hash(self._series.folder / name)}
+        self._runs[name] = {**description, "weights": weights_hash(self._series.folder / name)}
         content = {"evaluated_by": self._evaluated_by, "rows": self.rows, "runs": self._runs}
         self._series.write("study", self.rows, content)
         self._on_row(self.rows)
@@ -129,11 +128,6 @@ class _StudyProgress:
                 return {}
             raise
         return self._evaluate(run, model)
-
-
-def _weights_hash(run: Path) -> str | None:
-    """Return the SHA-256 of the weights of a complete run, else None."""
-    return read_card(run / WEIGHTS).sha256 if is_complete(run) else None
 
 
 def upgrade_study(content: dict[str, Any]) -> dict[str, Any]:

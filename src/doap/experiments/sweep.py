@@ -1,7 +1,8 @@
 """Sweeps: one recipe trained for several values of one of its keys (paper, "Influence of training batch size").
 
 The folder of a sweep holds one run per value ("batch_size=256"); sweep.csv, one line per run; and sweep.json, the same
-with the recipe, data, device and versions of each run. Both files are rewritten after every run.
+with the metric, the tests, and the recipe, data, device, versions and hash of the weights of each run. Both files are
+rewritten after every run. `sweep_metrics` lists what runs can be measured by.
 """
 
 import json
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from doap.errors import DoapError
-from doap.experiments.series import Evaluator, RunRow, Series
+from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.training.log import read_validation
 from doap.training.recipe import Recipe, check_renamed, read_recipe
 from doap.training.run_folder import BEST
 from doap.training.validation import CommonValidation
+
+EVALUATED_BY = ("metric", "tests", "split")  # entries of sweep.json that decide how a run is measured
 
 
 @dataclass(frozen=True)
@@ -77,29 +80,47 @@ def run_sweep(
 ) -> list[RunRow]:
     """Train and evaluate every run of a sweep.
 
-    Complete runs are only evaluated and interrupted ones resumed: a sweep that was killed and started again ends with
-    the same numbers.
+    Complete runs are not trained again, nor evaluated again if sweep.json holds their measures on the same tests, and
+    interrupted ones are resumed: a sweep that was killed and started again ends with the same numbers.
 
     Args:
         sweep: Sweep from `plan_sweep`.
         series: Settings shared by the trainings.
         evaluate: Evaluation of a run.
-        record: Further entries of sweep.json.
+        record: Further entries of sweep.json: recipe, settings, tests, and metric and split of the evaluation.
         on_row: Callback after every run, called with all rows so far: the value of the key, then the measures.
 
     Raises:
         DoapError: If the folder holds other trainings, before any is started; or if a training fails.
     """
     series.check(sweep.recipes)
+    earlier = _read_measures(series.folder / "sweep.json", sweep.key, record or {})
     rows: list[RunRow] = []
     runs: dict[str, Any] = {}
     for name, recipe in sweep.recipes.items():
-        model = series.train(name, recipe)
-        rows.append({sweep.key: sweep.value(name), **evaluate(series.folder / name, model)})
-        runs[name] = series.describe(name, recipe)
+        run = series.folder / name
+        measures = earlier.get(weights_hash(run) or "") or evaluate(run, series.train(name, recipe))
+        rows.append({sweep.key: sweep.value(name), **measures})
+        runs[name] = {**series.describe(name, recipe), "weights": weights_hash(run)}
         series.write("sweep", rows, {"over": sweep.key, **(record or {}), "rows": rows, "runs": runs})
         on_row(rows)
     return rows
+
+
+def _read_measures(file: Path, key: str, record: Mapping[str, Any]) -> dict[str, RunRow]:
+    """Return what was measured on the same tests before, by the SHA-256 of the weights."""
+    if not record.get("tests"):
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if any(content[name] != record.get(name) for name in EVALUATED_BY):
+            return {}
+        return {
+            run["weights"]: {name: value for name, value in row.items() if name != key}
+            for run, row in zip(content["runs"].values(), content["rows"], strict=True)
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, damaged or of an earlier version
+        return {}
 
 
 def evaluate_on_val(sweep: Sweep, series: Series) -> Evaluator:

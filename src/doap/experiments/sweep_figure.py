@@ -10,9 +10,37 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from doap.evaluation.harness.figures import NEUTRAL
+from doap.experiments.series import RunRow
+from doap.experiments.sweep_metrics import Metric
 from doap.files import write_figure
+from doap.training.recipe import Recipe
 
 LOG_RATIO = 4  # the axis is logarithmic from this ratio of the largest value to the smallest
+
+
+def draw_rows(key: str, rows: Sequence[RunRow], metric: Metric, title: str, path: Path) -> None:
+    """Draw the rows of `run_sweep`: the metric, or its mean over several tests and that of each.
+
+    Args:
+        key: Recipe key that varies.
+        rows: Rows of the runs.
+        metric: What the runs were measured by.
+        title: Title of the figure.
+        path: File to write.
+    """
+    prefix = f"{metric.column} "
+    tests = [column.removeprefix(prefix) for column in rows[0] if column.startswith(prefix)]
+    columns = {"mean" if tests else metric.label: metric.column}
+    if len(tests) > 1:
+        columns |= {test: prefix + test for test in tests}
+    curves = {name: [metric.factor * row[column] for row in rows] for name, column in columns.items()}
+    description = Recipe.model_fields[key].description
+    where = f" on {tests[0]}" if len(tests) == 1 else ""
+    labels = (
+        f"{key} ({description})" if description else key,
+        f"{metric.label}{where} ({metric.better} is better)",
+    )
+    draw_sweep([row[key] for row in rows], curves, labels, title, path)
 
 
 def draw_sweep(
