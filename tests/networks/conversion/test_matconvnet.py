@@ -111,6 +111,14 @@ def wrong_file(case: str) -> tuple[dict[str, object], str]:
         return {"net": np.zeros(3), "pixMean": mean}, "its layers are not those of L2-Net"
     if case == "fewer layers":
         return {"net": {"layers": cell(*layers[3:])}, "pixMean": mean}, "expected seven of conv and bnorm"
+    if case == "too wide for memory":
+        layers[0]["weights"] = cell(np.zeros((3, 3, 1, 4000)), np.zeros(4000))
+        layers[1]["weights"] = cell(np.zeros(4000), np.zeros(4000), np.ones((4000, 2)))
+        return {"net": {"layers": cell(*layers)}, "pixMean": mean}, "have not the shapes of L2-Net"
+    if case == "too wide":
+        layers[0]["weights"] = cell(np.zeros((3, 3, 1, 5000)), np.zeros(5000))
+        layers[1]["weights"] = cell(np.zeros(5000), np.zeros(5000), np.ones((5000, 2)))
+        return {"net": {"layers": cell(*layers)}, "pixMean": mean}, "its layers are not those of L2-Net"
     if case == "other moments":
         layers[1]["weights"][2] = np.zeros((5, 2))
         return {"net": {"layers": cell(*layers)}, "pixMean": mean}, r"moments of shape \(5, 2\) for 4 channels"
@@ -121,10 +129,10 @@ def wrong_file(case: str) -> tuple[dict[str, object], str]:
     return {"net": {"layers": cell(*layers)}, "pixMean": mean}, "has variances of 0"
 
 
-@pytest.mark.parametrize(
-    "case",
-    ["no mean", "other mean", "other variables", "fewer layers", "other moments", "other filters", "no variance"],
-)
+CASES = ("no mean", "other mean", "other variables", "fewer layers", "too wide for memory", "too wide", "other moments")
+
+
+@pytest.mark.parametrize("case", [*CASES, "other filters", "no variance"])
 def test_other_files_are_refused_in_one_line(tmp_path: Path, case: str) -> None:
     variables, message = wrong_file(case)
     savemat(tmp_path / "wrong.mat", variables)

@@ -152,6 +152,18 @@ WRONG: dict[str, tuple[Callable[[], dict[str, torch.Tensor]], str]] = {
         lambda: changed(features__1__running_var=torch.full((4,), -1e-5)),
         r"layers\.1\.running_var .HardNet. has variances of 0",
     ),
+    "too wide for memory": (
+        lambda: changed(features__0__weight=torch.ones(4096, 1, 3, 3)),
+        "not those of a known network",
+    ),
+    "overflow": (
+        lambda: changed(features__0__weight=torch.full((4, 1, 3, 3), 1e300, dtype=torch.float64)),
+        r"layers\.0\.weight .HardNet. are not finite",
+    ),
+    "HyNet too wide": (
+        lambda: {**hynet().state_dict(), "layer1.2.weight": torch.ones(5000, 1, 3, 3)},
+        "not those of a known network",
+    ),
     "other block": (lambda: {"layer9.0.weight": torch.ones(3)}, "not those of a known network"),
     "empty HyNet": (lambda: {"layer1.0.weight": torch.ones(3)}, "not those of a known network"),
     "HyNet of wrong shape": (

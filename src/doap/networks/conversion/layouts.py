@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from doap.networks.architecture import Architecture, build_network
@@ -107,15 +108,16 @@ def _get(tensors: Tensors, name: str, default: Tensor) -> Tensor:
 
 def _l2net_architecture(shapes: list[tuple[int, ...]]) -> Architecture | None:
     """Return the architecture of the L2Net whose convolutions have these shapes; None if there is none."""
-    width, dimensions = shapes[0][0] if shapes[0] else 0, shapes[-1][0] if shapes[-1] else 0
-    if not (0 < width <= 4096 and 0 < dimensions <= 65536):
+    try:
+        architecture = Architecture(dimensions=shapes[-1][0], width=shapes[0][0])
+    except (IndexError, ValidationError):  # no shape at all, or a length of 0
         return None
-    architecture = Architecture(dimensions=dimensions, width=width)
-    expected = [shape for shape in _shapes(architecture).values() if len(shape) == 4]
+    expected = [shape for shape in shapes_of(architecture).values() if len(shape) == 4]
     return architecture if shapes == expected else None
 
 
-def _shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+def shapes_of(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors of an architecture, without allocating them."""
     with torch.device("meta"):
         return {name: tuple(value.shape) for name, value in build_network(architecture).state_dict().items()}
 
@@ -131,11 +133,13 @@ def _convert_hynet(tensors: Tensors) -> Converted | None:
             return None
         renamed[f"layers.{numbers[layer]}.{kind}"] = value
     renamed.setdefault("layers.22.num_batches_tracked", torch.tensor(0))
-    first, last = renamed.get("layers.2.weight"), renamed.get("layers.21.weight")
-    if first is None or last is None or first.ndim != 4 or last.ndim != 4 or not len(first) or not len(last):
+    shapes = {name: tuple(value.shape) for name, value in renamed.items()}
+    try:
+        width, dimensions = shapes["layers.2.weight"][0], shapes["layers.21.weight"][0]
+        architecture = Architecture(network="hynet", dimensions=dimensions, width=width)
+    except (KeyError, IndexError, ValidationError):
         return None
-    architecture = Architecture(network="hynet", dimensions=len(last), width=len(first))
-    if {name: tuple(value.shape) for name, value in renamed.items()} != _shapes(architecture):
+    if shapes != shapes_of(architecture):
         return None
     return Converted("HyNet", architecture, renamed)
 

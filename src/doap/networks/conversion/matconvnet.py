@@ -56,9 +56,10 @@ def convert_matlab(path: Path, centre_surround: bool) -> Converted:
             architecture = Architecture(network="l2net-mean", dimensions=dimensions, width=width)
             return Converted("L2-Net", architecture, surround)
         centre, _ = _read_tower(variables["netCen"], variables["pixMeanCen"])
+        architecture = Architecture(network="cs-l2net-mean", dimensions=2 * dimensions, width=width)
     except (AttributeError, IndexError, TypeError, ValueError) as error:
-        raise DoapError(f"{path}: its layers are not those of L2-Net ({error})") from error
-    architecture = Architecture(network="cs-l2net-mean", dimensions=2 * dimensions, width=width)
+        reason = str(error).partition("\n")[0]
+        raise DoapError(f"{path}: its layers are not those of L2-Net ({reason})") from error
     towers = {"centre": centre, "surround": surround}
     tensors = {f"{tower}.{name}": value for tower, values in towers.items() for name, value in values.items()}
     return Converted("CS-L2-Net", architecture, tensors)

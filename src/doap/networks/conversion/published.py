@@ -10,7 +10,7 @@ from doap.networks.architecture import build_network
 from doap.networks.baselines import load_published
 from doap.networks.card import Origin
 from doap.networks.conversion.folding import EPS
-from doap.networks.conversion.layouts import Converted, convert_tensors
+from doap.networks.conversion.layouts import Converted, convert_tensors, shapes_of
 from doap.networks.conversion.matconvnet import convert_matlab
 from doap.networks.conversion.output import check_output
 from doap.networks.conversion.reading import check_size, read_tensors
@@ -56,14 +56,12 @@ def convert(
         raise DoapError(f"{source}: only the .mat files of L2-Net have a network of the centre")
     else:
         converted = _convert_tensors(source)
+    shapes = {key: tuple(value.shape) for key, value in converted.tensors.items()}
+    if shapes != shapes_of(converted.architecture):  # checked first: a network of wrong width may not fit into memory
+        raise DoapError(f"{source}: its tensors have not the shapes of {converted.layout}")
+    _check_values(source, converted)
     network = build_network(converted.architecture)
-    expected = network.state_dict()
-    tensors = {key: value.to(expected[key].dtype) for key, value in converted.tensors.items()}
-    _check_values(source, converted, tensors)
-    try:
-        network.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise DoapError(f"{source}: its tensors have not the shapes of {converted.layout}") from error
+    network.load_state_dict(converted.tensors)
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     history = f"converted from the layout of {converted.layout}: {source.name}, SHA-256 {digest}"
     model = Descriptor(network, "real", extent, name or output.stem)
@@ -83,8 +81,9 @@ def _convert_tensors(source: Path) -> Converted:
     return converted
 
 
-def _check_values(source: Path, converted: Converted, tensors: dict[str, torch.Tensor]) -> None:
-    for name, value in tensors.items():
+def _check_values(source: Path, converted: Converted) -> None:
+    for name, tensor in converted.tensors.items():
+        value = tensor.float()  # the precision of networks
         if not torch.isfinite(value).all():
             raise DoapError(f"{source}: the values of {name} ({converted.layout}) are not finite; download it again")
         if name.endswith("running_var") and not (value + EPS > 0).all():
