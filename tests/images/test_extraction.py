@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from doap.images.extraction import Pyramid, axis_lengths, extract_patches
+from doap.images.extraction import Pyramid, are_patches_inside, axis_lengths, extract_patches
 from doap.images.frames import detect_dog
 from doap.types import Frames, Grey
 
@@ -128,3 +128,13 @@ def test_axis_lengths_are_the_singular_values() -> None:
     shapes[0] = torch.eye(2)
     expected = torch.linalg.svdvals(shapes)
     torch.testing.assert_close(torch.stack(axis_lengths(shapes), 1), expected)
+
+
+def test_patches_inside_have_all_corners_inside() -> None:
+    random = np.random.default_rng(0)
+    frames = np.concatenate([random.normal(0, 3, (300, 2, 2)), random.uniform(0, 100, (300, 2, 1))], 2)
+    corners = frames[:, None, :, :2] @ (4 * np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])[None, :, :, None])
+    points = corners[..., 0] + frames[:, None, :, 2]
+    expected = ((points >= 0) & (points <= np.array([119, 79]))).all((1, 2))
+    assert 10 < expected.sum() < 290
+    np.testing.assert_array_equal(are_patches_inside(frames.astype(np.float32), (80, 120), 4.0), expected)

@@ -3,6 +3,7 @@ import numpy as np
 import torch
 
 from doap.images.extraction import Pyramid
+from doap.images.jitter import LEVELS
 from doap.images.warping import random_homography, relight, warp
 from doap.types import Grey, Homography
 
@@ -65,3 +66,27 @@ def test_relighting_is_random_and_keeps_the_content(photo: Grey) -> None:
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
     assert min(correlation(one, photo), correlation(other, photo)) > 0.8
+
+
+def test_strength_scales_a_homography_from_the_identity() -> None:
+    """The same random numbers give the same direction: half the angle, and the square root of the zoom."""
+    whole, half, none = (
+        random_homography((480, 640), np.random.default_rng(5), strength) for strength in (1.0, 0.5, 0.0)
+    )
+    np.testing.assert_allclose(none, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(half[2, :2], whole[2, :2] / 2)
+    np.testing.assert_array_equal(whole, random_homography((480, 640), np.random.default_rng(5)))
+    centre = np.array([319.5, 239.5, 1])
+    shifts = [(h @ centre)[:2] / (h @ centre)[2] - centre[:2] for h in (whole, half)]
+    np.testing.assert_allclose(shifts[1], shifts[0] / 2)
+
+
+def test_relighting_follows_the_level(photo: Grey) -> None:
+    values = torch.from_numpy(photo)[None].float()
+    changes = [
+        np.mean(
+            [correlation(relight(values, torch.Generator().manual_seed(s), LEVELS[level]), photo) for s in range(6)]
+        )
+        for level in ("easy", "tough")
+    ]
+    assert changes[0] > changes[1]

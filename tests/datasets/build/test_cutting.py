@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from doap import PatchSet
-from doap.datasets.build.cutting import cut_patches
+from doap.datasets.build.cutting import cut_items, cut_patches
 from doap.datasets.sets.frame_set import FrameSet, encode
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
@@ -63,3 +63,14 @@ def test_the_seed_fixes_the_views(frames: FrameSet, tmp_path: Path) -> None:
     a, b, c = (PatchSet.open(tmp_path / name).take(range(130)) for name in "abc")
     np.testing.assert_array_equal(a, b)
     assert (a != c).any()
+
+
+def test_some_frames_are_cut_in_any_order(frames: FrameSet, photo: np.ndarray) -> None:
+    items = np.array([45, 3, 30, 3])
+    calls: list[tuple[int, int]] = []
+    cut = cut_items(frames, items, np.array([0, 0, 0, 2]), 24, 0, lambda *done: calls.append(done))
+    for row, image in ((0, photo[:, 40:]), (1, photo), (2, photo[:, 40:])):
+        np.testing.assert_array_equal(cut[row], extract_patches(image, frames.frames[items[[row]]], 24, 12.0)[0])
+    assert not np.array_equal(cut[3], cut[1])
+    assert calls == [(1, 2), (2, 2)]
+    np.testing.assert_array_equal(cut, cut_items(frames, items, np.array([0, 0, 0, 2]), 24, 0))

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from doap import DoapError, PatchSet
-from doap.datasets.official.phototour import convert_phototour, read_pairs
+from doap.datasets.official.phototour import convert_phototour, read_pairs, write_phototour
 from support.sets.official_formats import some_phototour, write_bmp
 
 
@@ -111,3 +111,27 @@ def test_wrong_pairs_are_named_in_one_line(tmp_path: Path, text: str | None, mes
     with pytest.raises(DoapError, match=f"pairs.txt: .*{message}") as caught:
         read_pairs(file, 10)
     assert "\n" not in str(caught.value)
+
+
+def test_written_folders_are_official(tmp_path: Path) -> None:
+    """Compared with the independent writer, and the pixels of a sheet with the bytes of the BMP format."""
+    patches, points = some_phototour(tmp_path / "expected", 300)
+    pairs = np.array([[0, 1], [0, 299], [7, 6]])
+    folder = tmp_path / "liberty"
+    folder.mkdir()
+    write_phototour(folder, patches, points, pairs)
+    for name in ("patches0000.bmp", "patches0001.bmp"):
+        content, expected = ((path / name).read_bytes() for path in (folder, tmp_path / "expected"))
+        assert len(content) == 1_049_654
+        assert (content[:14], content[14:38], content[54:]) == (expected[:14], expected[14:38], expected[54:])
+    assert (folder / "info.txt").read_bytes() == (tmp_path / "expected" / "info.txt").read_bytes()
+    assert (folder / "m50_100000_100000_0.txt").read_text().splitlines() == [
+        "0 7 0 1 7 0 0", f"0 7 0 299 {points[299]} 0 0", "7 11 0 6 11 0 0"
+    ]  # fmt: skip
+    first, second, same = read_pairs(folder / "m50_100000_100000_0.txt", 300)
+    assert (first.tolist(), second.tolist(), same.tolist()) == ([0, 0, 7], [1, 299, 6], [True, False, True])
+
+
+def test_patches_of_another_size_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=r"patches are uint8 \(3, 65, 65\), not uint8 \(3, 64, 64\)"):
+        write_phototour(tmp_path, np.zeros((3, 65, 65), np.uint8), np.arange(3), np.zeros((0, 2), np.int64))

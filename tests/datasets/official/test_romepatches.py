@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from doap import DoapError, PatchSet
-from doap.datasets.official.romepatches import convert_romepatches, find_patches, read_mat
+from doap.datasets.official.romepatches import convert_romepatches, find_patches, read_mat, write_romepatches
 from doap.types import Grey
 from support.sets.official_formats import PER_GROUP, QUERIES, write_half, write_mat5, write_mat73
 
@@ -153,3 +153,32 @@ def test_any_damage_is_reported_or_harmless(tmp_path: Path, version: str) -> Non
 def test_a_folder_without_files(tmp_path: Path) -> None:
     with pytest.raises(DoapError, match=r"no patch_retrieval_Rome_train\.mat or patch_retrieval_Rome_test\.mat"):
         convert_romepatches(tmp_path, tmp_path / "set")
+
+
+def test_a_written_half_is_official(tmp_path: Path) -> None:
+    """The variables are those that SciPy reads from the independent writer's files."""
+    from scipy.io import loadmat
+
+    write_half(tmp_path / "expected", "test")
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 51, 51), dtype=np.uint8)
+    groups = np.concatenate([np.arange(40, 46), np.repeat(np.arange(40, 46), 9)])
+    write_romepatches(tmp_path, "test", pixels, groups)
+    for name in ("patch_retrieval_Rome_test.mat", "patch_retrieval_Rome_test_labels.mat"):
+        written, expected = ({k: v for k, v in loadmat(path / name).items() if k[0] != "_"}
+                             for path in (tmp_path, tmp_path / "expected"))  # fmt: skip
+        assert {k: (v.shape, v.dtype) for k, v in written.items()} == {
+            k: (v.shape, v.dtype) for k, v in expected.items()
+        }
+    convert_romepatches(tmp_path, tmp_path / "set")
+    converted = PatchSet.open(tmp_path / "set")
+    np.testing.assert_array_equal(converted.take(np.arange(60)), pixels)
+    np.testing.assert_array_equal(converted.groups, groups - 40)
+    np.testing.assert_array_equal(converted.labels["query"], np.arange(60) < 6)
+
+
+def test_queries_must_be_one_of_each_group(tmp_path: Path) -> None:
+    pixels = np.zeros((4, 51, 51), np.uint8)
+    with pytest.raises(DoapError, match="the first 2 patches must be one of each group"):
+        write_romepatches(tmp_path, "test", pixels, np.array([0, 0, 1, 1]))
+    with pytest.raises(DoapError, match=r"patches are uint8 \(4, 51, 51\), not uint8 \(3, 51, 51\)"):
+        write_romepatches(tmp_path, "test", pixels, np.arange(3))

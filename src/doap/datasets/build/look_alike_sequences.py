@@ -8,9 +8,11 @@ As in the official split a, test and train share no scene: two sequences of each
 for training.
 """
 
+import os
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from doap.types import Grey, Progress, no_progress
 SPLIT = "a"
 TEST_PER_KIND, TRAIN_PER_KIND = 2, 3
 PER_KIND = TEST_PER_KIND + TRAIN_PER_KIND
+MAX_WORKERS = 4  # sequences made at once; each takes about 1 GB
 LIGHTS = ("easy", "hard", "hard", "tough", "tough")  # levels of simulated light of the images 1 to 5
 
 Images = list[tuple[Grey, Matrix]]
@@ -74,13 +77,18 @@ def write_hpatches_part(
         DoapError: If a scene has no frame that is inside all images.
     """
     names: dict[str, list[str]] = {"test": [], "train": []}
-    sequences: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, SetScene] = {}
     for kind, chosen in scenes.items():
         for number, scene in enumerate(chosen):
-            name = _folder_name(kind, scene.name, sequences)
-            sequences[name] = _write_sequence(data, folder / name, kind, scene, settings)
+            name = _folder_name(kind, scene.name, by_name)
+            by_name[name] = scene
             names["test" if number < TEST_PER_KIND else "train"].append(name)
-            progress(len(sequences), 2 * PER_KIND)
+    sequences: dict[str, dict[str, Any]] = {}
+    with ThreadPoolExecutor(max(1, min(MAX_WORKERS, (os.cpu_count() or 1) // 2))) as pool:
+        counts = pool.map(lambda name: _write_sequence(data, folder / name, by_name[name], settings), by_name)
+        for name, counted in zip(by_name, counts, strict=True):
+            sequences[name] = counted
+            progress(len(sequences), len(by_name))
     write_splits(folder / "splits.json", [Split(name=SPLIT, test=tuple(names["test"]), train=tuple(names["train"]))])
     return {"points": sum(sequence["points"] for sequence in sequences.values()), **names, "sequences": sequences}
 
@@ -105,15 +113,14 @@ def make_lights(photos: Images, light: torch.Generator) -> Images:
     return images
 
 
-def _write_sequence(
-    data: FrameSet, folder: Path, kind: str, scene: SetScene, settings: LookAlikeSettings
-) -> dict[str, Any]:
-    """Write the strips of a sequence, and return its counts."""
+def _write_sequence(data: FrameSet, folder: Path, scene: SetScene, settings: LookAlikeSettings) -> dict[str, Any]:
+    """Write the strips of a sequence, whose kind is the first letter of its folder, and return its counts."""
+    is_viewpoint = folder.name.startswith("v")
     name_hash = zlib.crc32(scene.name.encode())  # makes a sequence independent of the others
     random = np.random.default_rng([settings.seed, name_hash])
     light = torch.Generator().manual_seed(int(random.integers(1 << 62)))
     photos = _read_photos(data, scene)
-    images = make_viewpoints(photos[0][0], random) if kind == "v" else make_lights(photos, light)
+    images = make_viewpoints(photos[0][0], random) if is_viewpoint else make_lights(photos, light)
     pixels = [image for image, _ in images]
     homographies = np.stack([homography for _, homography in images])
     frames = choose_frames(pixels, homographies, settings.points, random)
@@ -121,7 +128,7 @@ def _write_sequence(
         raise DoapError(f"{scene.name}: no frame found that is inside all images of {folder.name}; use larger photos")
     strips, _ = cut_strips(pixels, homographies, frames, LEVELS, light)
     write_hpatches_folder(folder, strips)
-    real = min(len(photos), 1 + IMAGES) if kind == "i" else 1
+    real = 1 if is_viewpoint else min(len(photos), 1 + IMAGES)
     return {"scene": scene.name, "points": len(frames), "photos": real}
 
 
@@ -135,7 +142,7 @@ def _read_photos(data: FrameSet, scene: SetScene) -> Images:
     return [(data.read_photo(int(np.bincount(data.photos[in_scene]).argmax())), np.eye(3))]
 
 
-def _folder_name(kind: str, scene: str, existing: dict[str, Any]) -> str:
+def _folder_name(kind: str, scene: str, existing: Container[str]) -> str:
     name = f"{kind}_" + re.sub(r"[^\w.]+", "-", scene).strip("-.")
     while name in existing:  # names that differ in replaced characters only
         name += "_"
