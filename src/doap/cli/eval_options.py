@@ -69,12 +69,16 @@ def open_models(
 
 def run_benchmark(benchmark: "Benchmark", methods: "Sequence[Method]", outputs: Outputs) -> None:
     """Run a benchmark: show progress, print its tables, and write the requested files."""
+    from doap.evaluation.harness.training_sets import methods_that_saw
+
     with step_bar() as progress:
         result = benchmark.evaluate(methods, progress)
     for table in benchmark.tables(result):
         print_table(table)
     if "rule" in result.settings:
         say(str(result.settings["rule"]))
+    if seen := methods_that_saw(result):
+        say(f"trained on test sequences, so that these figures are no test: {', '.join(seen)}", style="yellow")
     for line in result.settings.get("left out", ()):
         say(f"left out: {line}", style="yellow")
     if outputs.json:

@@ -34,7 +34,7 @@ def phototour(
 ) -> None:
     """Evaluate patch verification on UBC Phototour: FPR95 on the official pairs, Table 1 of the paper.
 
-    A model is not tested on the scene that it was trained on, according to its card or the end of its name. Models
+    A model is not tested on scenes that it was trained on, according to its card or the end of its name. Models
     whose names differ only in the scene (doap-liberty, doap-notredame) are one row.
     """
     from doap.evaluation.phototour.benchmark import Phototour

@@ -5,7 +5,7 @@ A card states how to build and use the network, its provenance, and the SHA-256 
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -25,6 +25,22 @@ class DataSource(BaseModel):
     photos: int = Field(gt=0)
 
 
+class TrainingSet(BaseModel):
+    """A set that a model was trained on, so that benchmarks know which of their sequences the model has seen.
+
+    Sequences are named for the official data sets only, validation scenes included.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str
+    layout: Literal["phototour", "hpatches", "romepatches", ""] = Field(
+        default="", description="official data set that it is, or is a part of"
+    )
+    split: str = Field(default="", description="split of the official data set")
+    sequences: list[str] = Field(default_factory=list, description="names of the sequences trained on")
+
+
 class Origin(BaseModel):
     """Provenance of a model: licence, training data, recipe, measured figures."""
 
@@ -32,6 +48,7 @@ class Origin(BaseModel):
 
     licence: str = ""
     data: str = Field(default="", description="training data")
+    training_sets: list[TrainingSet] = Field(default_factory=list, description="sets that it was trained on, if known")
     sources: list[DataSource] = Field(default_factory=list, description="sources of the training photos, if known")
     recipe: dict[str, Any] = Field(default_factory=dict, description="keys and values of the training recipe")
     figures: dict[str, float] = Field(default_factory=dict, description="measured values, by metric and benchmark")

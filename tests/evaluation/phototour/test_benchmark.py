@@ -1,5 +1,6 @@
 import math
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import Method, open_methods
 from doap.evaluation.phototour.benchmark import Phototour, trained_on
 from doap.evaluation.phototour.pair_test import find_scenes, fpr95, open_test, pair_distances, scene_of
-from doap.networks.card import Origin
+from doap.networks.card import Origin, TrainingSet
 from doap.networks.descriptor import describe_patches
 from doap.networks.registry import find_card, save
 from doap.types import Descriptors
@@ -134,12 +135,13 @@ def test_methods_are_evaluated_as_by_hand(folder: Path, tmp_path: Path) -> None:
         assert (curve["false positive rate"][-1], curve["recall"][-1]) == (1, 1)
 
 
-def trained(folder: Path, name: str, data: str) -> str:
+def trained(folder: Path, name: str, data: str = "", training_sets: Sequence[TrainingSet] = ()) -> str:
     """Save a model with a card that names its training scene."""
     shipped, card = load("doap-demo-128"), find_card("doap-demo-128")
     assert card is not None
     shipped.name = name
-    save(shipped, folder / f"{name}.safetensors", card.architecture, Origin(data=data))
+    origin = Origin(data=data, training_sets=list(training_sets))
+    save(shipped, folder / f"{name}.safetensors", card.architecture, origin)
     return str(folder / f"{name}.safetensors")
 
 
@@ -150,7 +152,7 @@ def test_no_model_is_tested_where_it_was_trained(folder: Path, tmp_path: Path) -
         trained(tmp_path, "by-neither", "/somewhere/yosemite/else"),
     ]
     methods = open_methods([*models, "sift"], cache=DescriptorCache(tmp_path / "descriptors"))
-    assert [trained_on(each) for each in methods] == ["yosemite", "yosemite", "", ""]
+    assert [trained_on(each) for each in methods] == [["yosemite"], ["yosemite"], [], []]
     shutil.copytree(folder, tmp_path / "both" / "yosemite")
     shutil.copytree(folder, tmp_path / "both" / "liberty")
     result = Phototour(tmp_path / "both").evaluate(methods)
@@ -167,11 +169,35 @@ def test_no_model_is_tested_where_it_was_trained(folder: Path, tmp_path: Path) -
         Phototour(folder).evaluate(methods[:2])
 
 
+def test_a_card_names_any_number_of_any_scenes(folder: Path, tmp_path: Path) -> None:
+    several = [
+        TrainingSet(path="p", layout="phototour", sequences=["phototour-harbour"]),
+        TrainingSet(path="q", layout="phototour", sequences=["Liberty"]),
+        TrainingSet(path="r", layout="hpatches", sequences=["yosemite"]),
+    ]
+    specs = [
+        trained(tmp_path, "both", training_sets=several),
+        trained(tmp_path, "x-yosemite", training_sets=several[2:]),
+    ]
+    methods = open_methods([*specs, "sift"], cache=DescriptorCache(tmp_path / "descriptors"))
+    assert [trained_on(method) for method in methods] == [["liberty", "harbour"], [], []]
+    for name in ("phototour-harbour", "yosemite", "liberty"):
+        shutil.copytree(folder, tmp_path / "scenes" / name)
+    result = Phototour(tmp_path / "scenes").evaluate(methods)
+    assert [(score["descriptor"], score["test"]) for score in result.scores] == [
+        ("x-yosemite", "liberty"), ("sift", "liberty"),
+        ("both", "yosemite"), ("x-yosemite", "yosemite"), ("sift", "yosemite"),
+        ("x-yosemite", "harbour"), ("sift", "harbour"),
+    ]  # fmt: skip
+    assert result.methods[0]["trained on"] == "liberty + harbour"
+
+
 @pytest.mark.parametrize(
     ("name", "scene"),
     [
         ("liberty", "liberty"), ("phototour-notredame", "notredame"), ("doap_yosemite", "yosemite"),
         ("Liberty", "liberty"), ("liberty-2", ""), ("deliberty", ""), ("", ""), ("mine", ""),
+        ("phototour-a", "a"), ("split-a", ""), ("phototour-deliberty", "deliberty"),
     ],
 )  # fmt: skip
 def test_scenes_end_names(name: str, scene: str) -> None:
@@ -190,5 +216,6 @@ def test_scenes_are_found_alone_and_together(folder: Path, tmp_path: Path) -> No
         find_scenes(tmp_path / "hpatches")
     with pytest.raises(DoapError, match="and contains none"):
         find_scenes(tmp_path / "nowhere")
-    with pytest.raises(DoapError, match=r"mine: name it after its scene \(liberty, notredame, yosemite\)"):
-        find_scenes(other.rename(tmp_path / "mine"))
+    learnable_phototour(tmp_path / "phototour-b", points=10, pairs=4)
+    other.rename(tmp_path / "Arc")
+    assert list(find_scenes(tmp_path)) == ["liberty", "yosemite", "arc", "b"]

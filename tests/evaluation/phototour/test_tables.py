@@ -74,3 +74,37 @@ def test_real_come_before_binary_and_quoted_after_all() -> None:
     doap = next(row for row in table.rows if row.cells[:2] == ("DOAP-ST+", "128"))
     assert doap.cells[2:] == ("1.47", "2.29", "0.39", "0.78", "1.98", "1.35", "1.38")
     assert phototour_table(None).rows == table.rows[2:]
+
+
+def other_result(*models: dict[str, Any], tests: tuple[str, ...]) -> Result:
+    scores = [
+        {"descriptor": m["name"], "trained on": m["trained on"], "test": test, "fpr95": 10.0 * n + k}
+        for n, m in enumerate(models)
+        for k, test in enumerate(tests)
+        if test not in m["trained on"].split(" + ")
+    ]
+    return Result(benchmark="phototour", settings={}, methods=list(models), scores=scores)
+
+
+def test_other_scenes_have_columns_of_their_own_and_no_quoted_rows() -> None:
+    scenes = ("a", "b", "c")
+    table = phototour_table(other_result(*(model(f"doap-{scene}", scene) for scene in scenes), tests=scenes))
+    columns = [column.replace(" →\n", "/") for column in table.columns[2:-1]]
+    assert columns == ["b/a", "c/a", "a/b", "c/b", "a/c", "b/c"]
+    assert [row.cells for row in table.rows] == [
+        ("doap", "128", "10.00", "20.00", "1.00", "21.00", "2.00", "12.00", f"{66 / 6:.2f}")
+    ]
+    assert not table.sources
+
+
+def test_a_model_of_two_scenes_fills_both_columns_of_the_third() -> None:
+    (row,) = measured_rows(other_result(model("both", "liberty + notredame"), tests=SCENES))
+    assert row.cells == ("both", "128", "-", "-", "-", "-", "2.00", "2.00", "-")
+
+
+def test_a_single_other_scene_is_one_column() -> None:
+    table = phototour_table(other_result(model("sift"), tests=("harbour",)))
+    assert table.columns == ("method", "size", "harbour", "mean")
+    assert [row.cells for row in table.rows] == [("sift", "128", "0.00", "0.00")]
+    table = phototour_table(other_result(model("x-liberty", "liberty"), tests=("harbour",)))
+    assert table.columns == ("method", "size", "liberty →\nharbour", "mean")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from doap.evaluation.harness.table import Row, Table
-from doap.networks.card import Card, read_card
+from doap.networks.card import Card, TrainingSet, read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import find_weights, load
 
@@ -49,6 +49,7 @@ def card_facts(name: str) -> dict[str, list[str]]:
         "weights": [f"{format_file_size(name)}, SHA-256 {card.sha256}"],
         "licence": [origin.licence],
         "data": [origin.data],
+        "trained on": [_format_training_set(data) for data in origin.training_sets if data.layout],
         "photos": [f"{source.photos:,} of {source.source}: {source.licence}" for source in origin.sources],
         "recipe": [_format_settings(origin.recipe)] if origin.recipe else [],
         "figures": [f"{figure}: {value:g}" for figure, value in origin.figures.items()],
@@ -72,6 +73,11 @@ def format_file_size(name: str) -> str:
     """Return the size of a model's weights, in MB or kB."""
     size = find_weights(name).stat().st_size
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+
+
+def _format_training_set(data: TrainingSet) -> str:
+    split = f", split {data.split}" if data.split else ""
+    return f"{data.layout}{split}, {len(data.sequences)} sequence{'s' * (len(data.sequences) != 1)}"
 
 
 def _format_note(value: object) -> Iterator[str]:

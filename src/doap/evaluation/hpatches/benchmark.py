@@ -18,6 +18,7 @@ from doap.errors import DoapError
 from doap.evaluation.harness.methods import Method, PatchDescriber
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Table
+from doap.evaluation.harness.training_sets import metadata_of
 from doap.evaluation.hpatches.csv_descriptors import CsvDescriptors, write_descriptors
 from doap.evaluation.hpatches.distances import to_device
 from doap.evaluation.hpatches.matching import matching
@@ -83,7 +84,7 @@ class HPatches:
         return Result(
             benchmark=self.name,
             settings={**data.settings(), "rule": RULE},
-            methods=[describer.metadata() for describer in describers],
+            methods=[metadata_of(describer, "hpatches", data.sequences) for describer in describers],
             scores=scores,
         )
 

@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 
 from doap.evaluation.harness.bars import colours_of
 from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.training_sets import mark_note, marked_name
 from doap.evaluation.hpatches.tables import HEADLINES, NOISE, Conditions, mean_score
 from doap.files import write_figure
 
@@ -44,6 +45,8 @@ def draw_hpatches(result: Result, path: Path) -> None:
         handletextpad=0.1,
         columnspacing=1.2,
     )
+    if note := mark_note(result, len(result.settings.get("sequences", ()))):
+        figure.supxlabel(note, fontsize="medium")
     write_figure(figure, path)
 
 
@@ -63,7 +66,7 @@ def _draw_task(axes: Axes, result: Result, task: str, names: list[str], colours:
     for y, name in enumerate(order):
         axes.text(102, y, f"{means[name]:.2f}", va="center")
         _draw_marks(axes, result, task, name, conditions, y)
-    axes.set_yticks(range(len(order)), order)
+    axes.set_yticks(range(len(order)), [marked_name(result, name) for name in order])
     axes.set_xlim(0, 100)
     axes.set_xlabel(f"{TITLES[task]} mAP %")
     axes.tick_params(length=0)

@@ -7,6 +7,7 @@ import numpy as np
 from doap.datasets.official.hpatches import NOISES
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
+from doap.evaluation.harness.training_sets import mark_note, marked_name
 from doap.evaluation.hpatches.retrieval import MATLAB_POOL, OFFICIAL_POOLS
 
 Conditions = Mapping[str, str | int]
@@ -76,5 +77,9 @@ def _table(
             means[key] = {name: mean_score(result, own, condition) for name, condition in columns.items()}
     filled = [name for name in columns if any(row[name] is not None for row in means.values())]
     best = sorted(means, key=lambda key: (-(means[key[0], "official"]["mean"] or 0), key[0], key[1] == "tie-aware"))
-    rows = tuple(Row((*key, *(number(means[key][name], 2) for name in filled))) for key in best)
+    rows = tuple(
+        Row((marked_name(result, name), rule, *(number(means[name, rule][column], 2) for column in filled)))
+        for name, rule in best
+    )
+    note = "; ".join(filter(None, (note, mark_note(result, len(result.settings.get("sequences", ()))))))
     return Table(("descriptor", "rule", *filled), rows, text_columns=2, note=note, better="more", title=title)

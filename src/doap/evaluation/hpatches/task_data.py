@@ -6,11 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from doap.datasets.official.hpatches import source_files
 from doap.datasets.official.hpatches_tasks import find_split
 from doap.datasets.official.opening import open_dataset
+from doap.datasets.official.training_set import used_sequences
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.methods import Selection
@@ -49,12 +48,17 @@ class TaskData:
         """All patches; shared by all methods, so that their content key is computed once."""
         return Selection(self.patches)
 
+    @property
+    def sequences(self) -> list[str]:
+        """Names of the test sequences."""
+        return used_sequences(self.patches)
+
     def settings(self) -> dict[str, Any]:
         """Return the settings of a result."""
         return {
             "data": str(self.folder),
             "split": self.split,
-            "sequences": [self.patches.sequence_names[number] for number in np.unique(self.patches.sequences)],
+            "sequences": self.sequences,
             "patches": len(self.patches),
             "tasks": list(self.tasks),
             "seed": self.seed,

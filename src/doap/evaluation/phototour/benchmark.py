@@ -14,8 +14,15 @@ from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Table
 from doap.evaluation.metrics.average_precision import false_positive_rate_at_recall
 from doap.evaluation.metrics.roc import recalls_at, roc, roc_area
-from doap.evaluation.phototour.pair_test import PairTest, find_scenes, open_test, scene_of
-from doap.evaluation.phototour.tables import phototour_table
+from doap.evaluation.phototour.pair_test import (
+    PairTest,
+    find_scenes,
+    folder_scene,
+    open_test,
+    order_scenes,
+    scene_of,
+)
+from doap.evaluation.phototour.tables import join_scenes, phototour_table
 from doap.networks.registry import find_card
 from doap.types import StepProgress, no_step_progress
 
@@ -31,7 +38,8 @@ class Phototour:
     """FPR95 of every method on every scene that it was not trained on.
 
     Attributes:
-        data: Official folder of a scene, or a folder of several, named after their scenes.
+        data: Official folder of a scene, or a folder of several, named after their scenes ("phototour-" in front is
+            allowed): models are not tested on scenes that they were trained on.
     """
 
     name: ClassVar[str] = "phototour"
@@ -56,10 +64,9 @@ class Phototour:
         curves: list[dict[str, Any]] = []
         for scene, test in tests.items():
             for method in methods:
-                source = trained_on(method)
-                if source == scene:
+                if scene in trained_on(method):
                     continue
-                condition = {"descriptor": method.name, "trained on": source, "test": scene}
+                condition = {"descriptor": method.name, "trained on": join_scenes(trained_on(method)), "test": scene}
                 measured, curve = _evaluate_pairs(method, test, partial(progress, f"{method.name} on {scene}"))
                 scores.append({**condition, **measured})
                 curves.append({**condition, **curve})
@@ -72,7 +79,7 @@ class Phototour:
                 "pairs": {scene: len(test.same) for scene, test in tests.items()},
                 "rule": RULE,
             },
-            methods=[{**method.metadata(), "trained on": trained_on(method)} for method in methods],
+            methods=[{**method.metadata(), "trained on": join_scenes(trained_on(method))} for method in methods],
             scores=scores,
             curves=curves,
         )
@@ -90,11 +97,18 @@ class Phototour:
         draw_phototour(result, path)
 
 
-def trained_on(method: Method) -> str:
-    """Return the scene that a model was trained on, by its card or its name; an empty string for other models."""
+def trained_on(method: Method) -> list[str]:
+    """Return the scenes that a model was trained on, by its card.
+
+    A card without training sets tells a scene by the folder of its data, and a model by its name, where they can.
+    """
     card = find_card(method.spec)
-    scene = scene_of(Path(card.origin.data).name) if card else ""
-    return scene or scene_of(method.model.name)
+    training_sets = card.origin.training_sets if card else []
+    if training_sets:
+        names = [name for data in training_sets if data.layout == Phototour.name for name in data.sequences]
+        return order_scenes(map(folder_scene, names))
+    scene = (scene_of(Path(card.origin.data).name) if card else "") or scene_of(method.model.name)
+    return [scene] if scene else []
 
 
 def _evaluate_pairs(method: Method, test: PairTest, progress: partial[None]) -> tuple[Score, dict[str, list[float]]]:

@@ -1,6 +1,7 @@
 """The official pairs of a Phototour scene, and FPR95 on them."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from doap.networks.descriptor import Descriptor, describe_patches
 from doap.types import Descriptors, Progress, no_progress
 
 SCENES = ("liberty", "notredame", "yosemite")
-LOOK_ALIKE_SCENES = ("a", "b", "c")  # of the sets phototour-a … that `doap data look-alike` makes
+PREFIX = "phototour-"
 CHUNK_SIZE = 4096  # pairs compared at once
 
 
@@ -75,8 +76,10 @@ def open_test(folder: Path, progress: Progress = no_progress) -> PairTest:
 def find_scenes(folder: Path) -> dict[str, Path]:
     """Return the official folders of scenes: the folder itself, or those inside it, by scene.
 
+    The paper's scenes come first, in its order, then others by name.
+
     Raises:
-        DoapError: If there is none, one is not named after its scene, or two are of the same scene.
+        DoapError: If there is none, or two are of the same scene.
     """
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
     official = [folder] if source_files(folder) else [path for path in inside if source_files(path)]
@@ -84,28 +87,41 @@ def find_scenes(folder: Path) -> dict[str, Path]:
         raise DoapError(f"{folder}: not an official folder of Phototour ({INFO} and *.bmp), and contains none")
     scenes: dict[str, Path] = {}
     for path in official:
-        scene = scene_of(path.absolute().name)
-        if not scene:
-            names = ", ".join(SCENES)
-            raise DoapError(f"{path}: name it after its scene ({names}): models are not tested where they were trained")
+        scene = folder_scene(path.absolute().name)
         if scene in scenes:
             raise DoapError(f"{folder}: {scenes[scene].name} and {path.name} are both {scene}; give one of them")
         scenes[scene] = path
-    return {scene: scenes[scene] for scene in (*SCENES, *LOOK_ALIKE_SCENES) if scene in scenes}
+    return {scene: scenes[scene] for scene in order_scenes(scenes)}
+
+
+def order_scenes(scenes: Iterable[str]) -> list[str]:
+    """Return scenes in the order of tables: the paper's first, in its order, then others by name."""
+    return sorted(set(scenes), key=lambda scene: (SCENES.index(scene) if scene in SCENES else len(SCENES), scene))
+
+
+def folder_scene(name: str) -> str:
+    """Return the scene of an official folder: that of `scene_of`, else the name of the folder.
+
+    Example:
+        >>> folder_scene("phototour-a"), folder_scene("my-liberty"), folder_scene("Harbour")
+        ('a', 'liberty', 'harbour')
+    """
+    return scene_of(name) or name.lower()
 
 
 def scene_of(name: str) -> str:
-    """Return the scene that a name ends in, as in "phototour-liberty" or "doap-liberty"; an empty string if in none.
+    """Return the scene that the name of a folder or model tells; an empty string if it tells none.
 
-    The letters of look-alike sets are recognised after "phototour-" only, because other names end in letters too.
+    It is the name after "phototour-", or the scene of the paper that the name ends in, as in "doap-liberty".
 
     Example:
-        >>> scene_of("phototour-liberty"), scene_of("phototour-a"), scene_of("split-a")
-        ('liberty', 'a', '')
+        >>> scene_of("phototour-a"), scene_of("doap-liberty"), scene_of("mine")
+        ('a', 'liberty', '')
     """
-    endings = f"(?:{'|'.join(SCENES)})|(?<=phototour-)(?:{'|'.join(LOOK_ALIKE_SCENES)})"
-    ending = re.search(rf"(?:^|[-_. ])({endings})$", name.lower())
-    return ending[1] if ending else ""
+    ending = re.search(rf"(?:^|[-_. ])({'|'.join(SCENES)})$", name.lower())
+    if ending:
+        return ending[1]
+    return name.lower().removeprefix(PREFIX) if name.lower().startswith(PREFIX) else ""
 
 
 def fpr95(model: Descriptor, test: PairTest | Path, progress: Progress = no_progress) -> float:

@@ -1,16 +1,18 @@
 """Table 1 of the paper: six train/test combinations of the three scenes, measured rows beside quoted ones."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from doap.evaluation.harness.published import notes, published, size, sources
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
-from doap.evaluation.phototour.pair_test import LOOK_ALIKE_SCENES, SCENES
+from doap.evaluation.phototour.pair_test import SCENES, order_scenes
 
 Combinations = tuple[tuple[str, str], ...]
-"""Training scene and test scene of each column."""
+"""Training scene and test scene of each column; the training scene is empty where none was trained on."""
+
+SEPARATOR = " + "  # of the scenes that one model was trained on
 
 
 def combine(scenes: Sequence[str]) -> Combinations:
@@ -18,24 +20,28 @@ def combine(scenes: Sequence[str]) -> Combinations:
     return tuple((train, test) for test in scenes for train in scenes if train != test)
 
 
+def join_scenes(scenes: Iterable[str]) -> str:
+    """Return the training scenes of a model as text, for the column "trained on"; empty if there are none."""
+    return SEPARATOR.join(scenes)
+
+
 COMBINATIONS = combine(SCENES)
-LOOK_ALIKE_COMBINATIONS = combine(LOOK_ALIKE_SCENES)
 NOTE = (
     "FPR95 %, trained on → tested on; less is better; b are bits. A descriptor that was trained on none of the scenes "
-    "has one figure per test scene. The mean is given where all six figures are"
+    "has one figure per test scene. The mean is given where all figures are"
 )
 
 Rates = dict[tuple[str, str], float]
 
 
 def phototour_table(result: Result | None) -> Table:
-    """Return the table: measured rows, then quoted ones. There are no quoted rows for look-alike sets.
+    """Return the table: measured rows, then quoted ones, if the scenes are the paper's.
 
     Args:
         result: Result of `Phototour`; None for the quoted rows alone.
     """
     combinations = _combinations_of(result)
-    columns = tuple(f"{train} →\n{test}" for train, test in combinations)
+    columns = tuple(f"{train} →\n{test}" if train else test for train, test in combinations)
     quoted = published("phototour") if combinations == COMBINATIONS else []
     rows = (measured_rows(result) if result else []) + [
         Row(
@@ -54,7 +60,7 @@ def phototour_table(result: Result | None) -> Table:
         text_columns=2,
         note="; ".join(filter(None, (NOTE, notes(quoted)))),
         better="less",
-        title="UBC Phototour" if quoted else "Look-alike sets of Phototour",
+        title="UBC Phototour" if quoted else "Other scenes by the protocol of UBC Phototour",
         sources=tuple(sources("phototour")) if quoted else (),
     )
 
@@ -80,7 +86,7 @@ def _group_models(models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]
     groups: dict[str, list[dict[str, Any]]] = {}
     for model in models:
         name, scene = str(model["name"]), model["trained on"]
-        stem = re.sub(rf"(?:^|[-_. ]+){scene}$", "", name, flags=re.IGNORECASE) if scene else name
+        stem = re.sub(rf"(?:^|[-_. ]+){re.escape(scene)}$", "", name, flags=re.IGNORECASE) if scene else name
         stem = "" if stem == name else stem
         others = groups.get(stem, [])
         is_same_size = all((o["kind"], o["dimensions"]) == (model["kind"], model["dimensions"]) for o in others)
@@ -92,14 +98,22 @@ def _group_models(models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]
 
 
 def _combinations_of(result: Result | None) -> Combinations:
-    """Return the columns of a result: those of look-alike sets if it has no other."""
-    tests = {score["test"] for score in result.scores} if result else set()
-    return LOOK_ALIKE_COMBINATIONS if tests and tests <= set(LOOK_ALIKE_SCENES) else COMBINATIONS
+    """Return the columns of a result: the paper's, or the combinations of other scenes that the result may fill."""
+    if result is None:
+        return COMBINATIONS
+    tests = {str(score["test"]) for score in result.scores}
+    trained = {scene for model in result.methods for scene in str(model["trained on"]).split(SEPARATOR) if scene}
+    scenes = order_scenes(tests | trained)
+    if set(scenes) <= set(SCENES):
+        return COMBINATIONS
+    if len(scenes) == 1:
+        return (("", scenes[0]),)
+    return tuple(pair for pair in combine(scenes) if pair[1] in tests)
 
 
 def _fill(combinations: Combinations, train: str, test: str, rate: float) -> Rates:
-    """Return the columns of a figure: its own, or all columns of the test scene if there is no training scene."""
-    return {pair: rate for pair in combinations if pair[1] == test and train in ("", pair[0])}
+    """Return the columns of a figure: those of its training scenes, or all of the test scene if there is none."""
+    return {pair: rate for pair in combinations if pair[1] == test and (not train or pair[0] in train.split(SEPARATOR))}
 
 
 def _by_combination(figures: dict[str, float]) -> Rates:

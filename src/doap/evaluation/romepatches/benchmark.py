@@ -17,12 +17,13 @@ from typing import ClassVar
 import numpy as np
 
 from doap.datasets.official.opening import open_dataset
-from doap.datasets.official.romepatches import HALVES, source_files
+from doap.datasets.official.romepatches import HALVES, TEST, source_files
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.methods import Method, Selection
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Table
+from doap.evaluation.harness.training_sets import metadata_of
 from doap.evaluation.romepatches.retrieval import mean_average_precision
 from doap.evaluation.romepatches.tables import romepatches_table
 from doap.types import Progress, StepProgress, no_progress, no_step_progress
@@ -76,7 +77,7 @@ class RomePatches:
                 },
                 "rule": RULE,
             },
-            methods=[method.metadata() for method in methods],
+            methods=[metadata_of(method, self.name, [TEST]) for method in methods],
             scores=scores,
         )
 

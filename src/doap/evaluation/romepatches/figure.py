@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from doap.datasets.official.romepatches import HALVES
 from doap.evaluation.harness.result import Result
+from doap.evaluation.harness.training_sets import marked_name
 from doap.files import write_figure
 
 COLOURS = {"train": "#9ecae1", "test": "#4575b4"}
@@ -32,7 +33,7 @@ def draw_romepatches(result: Result, path: Path) -> None:
         axes.barh(y, widths, height=height, color=COLOURS[half], label=half)
         for position, width in zip(y, widths, strict=True):
             axes.text(width + 0.8, position, f"{width:.1f}", va="center", fontsize=9)
-    axes.set_yticks(range(len(names)), [str(name) for name in names])
+    axes.set_yticks(range(len(names)), [marked_name(result, str(name)) for name in names])
     axes.set_xlim(0, 108)
     axes.set_xlabel("retrieval mAP %")
     axes.spines[["top", "right"]].set_visible(False)

@@ -6,6 +6,7 @@ from doap.datasets.official.romepatches import HALVES
 from doap.evaluation.harness.published import notes, published, size, sources
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
+from doap.evaluation.harness.training_sets import MARK, marked_name, methods_that_saw
 
 NOTE = (
     "mAP %; more is better; b are bits. Every patch is a query; in brackets, where the data names them, the official "
@@ -28,7 +29,7 @@ def romepatches_table(result: Result | None) -> Table:
         ("method", "size", *HALVES),
         tuple(rows),
         text_columns=2,
-        note="; ".join(filter(None, (NOTE, notes(quoted)))),
+        note="; ".join(filter(None, (NOTE, notes(quoted), _mark_note(result)))),
         better="more",
         title="RomePatches",
         sources=tuple(sources("romepatches")),
@@ -46,5 +47,9 @@ def measured_rows(result: Result) -> list[Row]:
             official = score.get("map official queries")
             bracket = "" if official is None else f" ({number(cast(float, official), 1)})"
             cells.append(number(cast(float | None, score.get("map")), 1) + bracket)
-        rows.append(Row((model["name"], size(model["kind"], model["dimensions"]), *cells)))
+        rows.append(Row((marked_name(result, model["name"]), size(model["kind"], model["dimensions"]), *cells)))
     return rows
+
+
+def _mark_note(result: Result | None) -> str:
+    return f"{MARK} trained on the test half" if result and methods_that_saw(result) else ""
