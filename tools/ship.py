@@ -85,7 +85,11 @@ def build_card(run: Path, name: str, sources: PhotoSources, command: str, limits
     card = read_card(run / WEIGHTS)
     origin = Origin(
         licence=LICENCE,
-        data=f"{Path(info.source.data).name}: {info.patches}",
+        data=f"{', '.join(Path(path).name for path in info.source.data)}: {info.patches}",
+        training_sets=[
+            training_set.model_copy(update={"path": Path(training_set.path).name})
+            for training_set in card.origin.training_sets
+        ],
         sources=count_sources(sources, read_photo_names(data, info.patches) if data else list(sources)),
         recipe=recipe,
         figures={**card.origin.figures, **_validation_figures(run)},

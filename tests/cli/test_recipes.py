@@ -15,7 +15,8 @@ def test_the_listing_has_description_and_differences_of_each_recipe(doap: Doap) 
     assert lines[::3] == list(list_recipes())
     assert [line.strip() for line in lines[1::3]] == list(list_recipes().values())
     assert set(lines[lines.index("hpatches-st-lm-binary") + 2].split()) == {
-        "kind=binary", "transformer=true", "dimensions=256", "sampling=sequence-pairs", "label_mining=true",
+        "kind=binary", "transformer=true", "transformer_bounded=false", "dimensions=256", "split=a",
+        "sampling=sequence-pairs", "label_mining=true",
         "epochs=32", "schedule=steps",
     }  # fmt: skip
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from doap import load
-from doap.training.recipe import RENAMED_KEYS
-from doap.training.run_folder import read_run
+from doap import Descriptor, load
+from doap.networks.card import read_card
+from doap.training.recipe import RENAMED_KEYS, read_recipe
 from support.command_line import Doap
 from support.figures import record_figures
-from support.sets.small_official_sets import make_hpatches
+from support.sets.small_official_sets import make_hpatches, make_phototour, make_rome
 from support.trainings import same_weights
 
 SMALL = "network: tiny\nwidth: 8\ndimensions: 16\nbatch_size: 48\nepochs: 2\nprecision: 'fp32'\n"
@@ -29,11 +29,84 @@ def test_the_training_sequences_of_a_split(doap: Doap, hpatches: Path, tmp_path:
     status, shown, _ = doap("train", "r.yaml", "--data", hpatches, "--split", "a", "-o", "run", "--device", "cpu")
     assert status == 0
     assert "128 patches of 65x65, 8 groups, 2 sequences" in shown
-    assert read_run(tmp_path / "run").source.split == "a"
-    whole = load(tmp_path / "run" / "weights.safetensors")
-    for file in ("weights.safetensors", "weights.json", "checkpoint.safetensors"):
-        (tmp_path / "run" / file).unlink()
+    assert read_recipe(tmp_path / "run" / "recipe.yaml").split == "a"
+    whole = unfinish(tmp_path / "run")
     assert doap("train", "--resume", "run")[0] == 0
+    assert same_weights(tmp_path / "run", whole)
+
+
+def unfinish(run: Path) -> Descriptor:
+    """Remove the weights and the checkpoint of a run, and return its model."""
+    model = load(run / "weights.safetensors")
+    for file in ("weights.safetensors", "weights.json", "checkpoint.safetensors"):
+        (run / file).unlink()
+    return model
+
+
+def test_the_recipe_holds_the_split_and_the_option_overrides_it(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    (hpatches / "splits.json").write_text(json.dumps(SPLITS))
+    (tmp_path / "r.yaml").write_text(f"{SMALL}split: b\n")
+    words = ("train", "r.yaml", "--data", hpatches, "--device", "cpu", "-o")
+    status, _, errors = doap(*words, "run")
+    assert (status, "no split b; there are a" in errors) == (1, True)
+    assert doap(*words, "run", "--split", "a")[0] == 0
+    (data,) = read_card(tmp_path / "run" / "weights.safetensors").origin.training_sets
+    assert data.model_dump() == {
+        "path": str(hpatches), "layout": "hpatches", "split": "a", "sequences": ["i_one", "v_three"],
+    }  # fmt: skip
+    status, shown, _ = doap(*words, "all", "--set", "split=null")
+    assert (status, "12 groups, 3 sequences" in shown) == (0, True)
+    (data,) = read_card(tmp_path / "all" / "weights.safetensors").origin.training_sets
+    assert (data.split, data.sequences) == ("", ["i_one", "v_three", "v_two"])
+
+
+def test_romepatches_is_trained_on_its_training_half(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    assert hpatches.exists()  # the fixture sets the cache
+    rome = make_rome(tmp_path / "romepatches", patches=60)
+    small = [word for line in SMALL.splitlines() for word in ("--set", line.replace(": ", "="))]
+    status, shown, _ = doap("train", "romepatches-real", "--data", rome, "-o", "run", "--device", "cpu", *small)
+    assert (status, "60 patches of 51x51, 6 groups, 1 sequence" in shown) == (0, True)
+    assert len((tmp_path / "run" / "log.csv").read_text().split()[1:]) == 2 * 6  # one batch per group and epoch
+    assert doap("train", "r.yaml", "--data", rome, "--split", "train", "-o", "other", "--device", "cpu")[0] == 0
+    status, _, errors = doap("train", "r.yaml", "--data", rome, "--split", "a", "-o", "third", "--device", "cpu")
+    assert (status, "no split a; RomePatches is trained on its half train" in errors, errors.count("\n")) == (
+        1,
+        True,
+        1,
+    )
+
+
+def test_several_sets_are_united_and_resumed(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    (hpatches / "splits.json").write_text(json.dumps(SPLITS))
+    liberty = make_phototour(tmp_path / "liberty", patches=30)
+    small = [word for line in SMALL.splitlines() for word in ("--set", line.replace(": ", "="))]
+    words = ("train", "hardnet-plus-plus", "--data", liberty, "--data", hpatches, "-o", "run", "--device", "cpu")
+    status, shown, _ = doap(*words, *small, "--set", "batch_size=16")
+    assert status == 0
+    assert "30 patches of 64x64, 10 groups, 1 sequence" in shown
+    assert "128 patches of 65x65, 8 groups, 2 sequences" in shown
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["data"] == [str(liberty), str(hpatches)]
+    card = read_card(tmp_path / "run" / "weights.safetensors")
+    assert [(data.layout, data.split, data.sequences) for data in card.origin.training_sets] == [
+        ("phototour", "", ["liberty"]), ("hpatches", "a", ["i_one", "v_three"]),
+    ]  # fmt: skip
+    assert (card.origin.data, card.extent) == (f"{liberty}, {hpatches}", 5.0)  # HPatches has more patches
+    whole = unfinish(tmp_path / "run")
+    assert doap("train", "--resume", "run")[0] == 0
+    assert same_weights(tmp_path / "run", whole)
+
+
+def test_a_run_with_its_split_beside_the_recipe_is_resumed(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    (hpatches / "splits.json").write_text(json.dumps(SPLITS))
+    assert doap("train", "r.yaml", "--data", hpatches, "--split", "a", "-o", "run", "--device", "cpu")[0] == 0
+    whole = unfinish(tmp_path / "run")
+    recipe = (tmp_path / "run" / "recipe.yaml").read_text()
+    (tmp_path / "run" / "recipe.yaml").write_text(
+        re.sub(r"^(split|in_sequence_negatives): .*\n", "", recipe, flags=re.M)
+    )
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**record, "data": str(hpatches), "split": "a"}))
+    assert doap("train", "--resume", "run")[0] == 0  # as written by version 0.2
     assert same_weights(tmp_path / "run", whole)
 
 
@@ -94,9 +167,7 @@ def test_renamed_keys_and_options_are_one_line(doap: Doap, hpatches: Path, tmp_p
 
 def test_a_run_of_version_0_1_is_resumed(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
     assert doap("train", "r.yaml", "--data", hpatches, "-o", "run", "--device", "cpu")[0] == 0
-    whole = load(tmp_path / "run" / "weights.safetensors")
-    for file in ("weights.safetensors", "weights.json", "checkpoint.safetensors"):
-        (tmp_path / "run" / file).unlink()
+    whole = unfinish(tmp_path / "run")
     text = (tmp_path / "run" / "recipe.yaml").read_text()
     for old, new in RENAMED_KEYS.items():
         text = re.sub(rf"^{new}:", f"{old}:", text, flags=re.MULTILINE)

@@ -55,7 +55,7 @@ def test_settings_are_tuned_first_then_the_best_is_trained_with_the_other_seeds(
     study: Study, patches: PatchSet, tmp_path: Path, best: str
 ) -> None:
     counts: list[int] = []
-    series = Series(patches, tmp_path / "runs", DataSpec("noise"))
+    series = Series(patches, tmp_path / "runs", DataSpec(["noise"]))
     rows = run_study(study, series, preferring(best), {"by": 1}, lambda rows: counts.append(len(rows)))
     assert [(row["run"], row["setting"], row["seed"]) for row in rows] == [
         ("ap", "lr=0.5", 3),
@@ -75,7 +75,7 @@ def test_settings_are_tuned_first_then_the_best_is_trained_with_the_other_seeds(
     content = json.loads((tmp_path / "runs" / "study.json").read_text())
     assert (content["rows"], content["evaluated_by"]) == (rows, {"by": 1})
     run = content["runs"]["hardnet,seed=4"]
-    assert (run["recipe"]["objective"], run["recipe"]["seed"], run["data"]) == ("hardnet", 4, "noise")
+    assert (run["recipe"]["objective"], run["recipe"]["seed"], run["data"]) == ("hardnet", 4, ["noise"])
 
 
 def test_an_interrupted_study_continues_and_evaluates_nothing_twice(

@@ -29,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     data = small_frame_set()
     data.save(folder / "train")
-    train(RECIPE, data, folder / "run", "small", DataSpec(str(folder / "train"), validation=str(folder / "val")))
+    train(RECIPE, data, folder / "run", "small", DataSpec([str(folder / "train")], validation=str(folder / "val")))
     rows = ["archive,file,width,height,source,licence"]
     for photo in [*data.photo_names, "set/other/1.png", "set/other/2.png"]:
         archive, file = photo.split("/", 1)

@@ -175,3 +175,25 @@ def test_missing_views_per_group_is_an_error(frames: FrameSet, patches: PatchSet
         make_sampler(frames, Recipe())
     with pytest.raises(DoapError, match="sampling=pools needs views_per_group"):
         make_sampler(patches, Recipe(sampling="pools"))
+
+
+def test_patches_of_the_own_sequence_are_ignored_beside_overlaps(patches: PatchSet) -> None:
+    recipe = Recipe(batch_size=400, in_sequence_negatives=False)
+    across = PatchSet(patches.shards, patches.groups, patches.sequences, overlaps=np.array([[0, 99]]))
+    ranks = [next(BatchLoader(across, recipe, "cpu", 32, rank=rank, ranks=2).batches(0)) for rank in (0, 1)]
+    (whole,) = BatchLoader(across, recipe, "cpu", 32).batches(0)
+    assert whole.ignore is not None
+    groups = whole.groups.numpy()
+    overlap = [[{a, b} == {0, 99} for b in groups.tolist()] for a in groups.tolist()]
+    expected = (groups[:, None] // 25 == groups // 25) | np.array(overlap)
+    np.testing.assert_array_equal(whole.ignore.table[whole.ignore.labels][:, whole.ignore.labels].numpy(), expected)
+    for batch in ranks:
+        assert batch.ignore is not None
+        np.testing.assert_array_equal(batch.ignore.table.numpy(), whole.ignore.table.numpy())
+        np.testing.assert_array_equal(batch.ignore.labels.numpy(), whole.ignore.labels[batch.rows].numpy())
+
+
+def test_one_sequence_has_no_negatives_of_others(patches: PatchSet) -> None:
+    plain = PatchSet(patches.shards, patches.groups)
+    with pytest.raises(DoapError, match="has no negatives of other sequences; use more sequences, or set in_sequence"):
+        BatchLoader(plain, Recipe(batch_size=64, in_sequence_negatives=False), "cpu", 32)

@@ -6,38 +6,45 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 
-from doap import DoapError, list_models
+from doap import DoapError, PatchSet, list_models
+from doap.datasets.official.opening import open_dataset
+from doap.datasets.official.training_set import open_training_set
 from doap.datasets.sets.groups import GroupedSet
 from doap.demo.training import RECIPES
 from doap.networks.registry import find_card
 from doap.training.batches import make_sampler
 from doap.training.recipe import Recipe, list_recipes, read_recipe
+from doap.training.trainer import train
 
 # Section 5 and appendix D: what all trainings share, then what each set of experiments changes.
 ALWAYS = {"momentum": 0.9, "batch_size": 1024, "lr": 0.1, "width": 32, "pooled_weight": 0, "bins": None,
-          "val_fraction": 0}  # fmt: skip
+          "val_fraction": 0, "split": None, "in_sequence_negatives": True}  # fmt: skip
 PHOTOTOUR = {**ALWAYS, "weight_decay": 1e-4, "dropout": 0.1, "epochs": 100, "schedule": "linear", "augment": True,
              "sampling": "groups", "label_mining": False}  # fmt: skip
 HPATCHES = {**ALWAYS, "weight_decay": 1e-4, "dropout": 0.1, "epochs": 32, "schedule": "steps", "augment": False,
-            "sampling": "groups", "label_mining": False}  # fmt: skip
+            "sampling": "groups", "label_mining": False, "split": "a", "in_sequence_negatives": False}  # fmt: skip
 ROME = {**ALWAYS, "weight_decay": 5e-4, "dropout": 0.5, "epochs": 5, "schedule": "linear", "augment": False,
-        "sampling": "every-group-first", "label_mining": False, "transformer": False}  # fmt: skip
-MINED = {**HPATCHES, "sampling": "sequence-pairs", "label_mining": True}
+        "sampling": "every-group-first", "label_mining": False, "transformer": False, "split": "train"}  # fmt: skip
+MINED = {**HPATCHES, "sampling": "sequence-pairs", "label_mining": True, "in_sequence_negatives": True}
 REAL = {"kind": "real", "dimensions": 128}
 BINARY = {"kind": "binary", "dimensions": 256}
+# Appendix B: identity plus the prediction, whose layer learns 100 times slower; the border is repeated.
+PAPER_ST = {"transformer": True, "transformer_bounded": False, "transformer_padding": "replicate",
+            "transformer_lr_divisor": 100}  # fmt: skip
 
 PAPER: dict[str, dict[str, Any]] = {
     "phototour-real": {**PHOTOTOUR, **REAL, "transformer": False},
     "phototour-binary": {**PHOTOTOUR, **BINARY, "transformer": False},
-    "phototour-st-real": {**PHOTOTOUR, **REAL, "transformer": True},
-    "phototour-st-binary": {**PHOTOTOUR, **BINARY, "transformer": True},
+    "phototour-st-real": {**PHOTOTOUR, **REAL, **PAPER_ST},
+    "phototour-st-binary": {**PHOTOTOUR, **BINARY, **PAPER_ST},
     "hpatches-real": {**HPATCHES, **REAL, "transformer": False},
     "hpatches-binary": {**HPATCHES, **BINARY, "transformer": False},
-    "hpatches-st-real": {**HPATCHES, **REAL, "transformer": True},
-    "hpatches-st-binary": {**HPATCHES, **BINARY, "transformer": True},
-    "hpatches-st-lm-real": {**MINED, **REAL, "transformer": True},
-    "hpatches-st-lm-binary": {**MINED, **BINARY, "transformer": True},
+    "hpatches-st-real": {**HPATCHES, **REAL, **PAPER_ST},
+    "hpatches-st-binary": {**HPATCHES, **BINARY, **PAPER_ST},
+    "hpatches-st-lm-real": {**MINED, **REAL, **PAPER_ST},
+    "hpatches-st-lm-binary": {**MINED, **BINARY, **PAPER_ST},
     "romepatches-real": {**ROME, **REAL},
     "romepatches-binary": {**ROME, **BINARY},
 }
@@ -55,6 +62,7 @@ BASELINES: dict[str, dict[str, Any]] = {
     "hynet": {**PAIRS, "objective": "hynet"},
     "fastap": {**PAIRS, "objective": "fastap", "views_per_group": None},
     "triplet": {**PAIRS, "objective": "triplet"},
+    "tl-as-gor": {**PAIRS, "objective": "triplet-gor"},
 }
 # Beyond the paper: a large frame set. AP in uneven bins with stronger jitter, or with the list of matching.
 # Networks that are small, binary or aligned are distilled from a larger or plainer one.
@@ -65,7 +73,8 @@ MATCHING = {"jitter": 1, "matching_weight": 2, "pooled_weight": 0}
 EVEN = {"bin_power": None, "bins": 32, **MATCHING}
 TINY = {"network": "tiny", "dropout": 0, "bin_power": 1.5, "bins": None, **MATCHING}
 DISTILLED = {"teacher": "doap-128", "distillation_weight": 5}
-ALIGNED = {"transformer": True, "transformer_lr_divisor": 10000}
+ALIGNED = {"transformer": True, "transformer_bounded": True, "transformer_padding": "replicate",
+           "transformer_lr_divisor": 10000}  # fmt: skip
 OURS: dict[str, dict[str, Any]] = {
     "frames-real": {**REAL, **UNEVEN, "pooled_weight": 0.3, "epochs": 12},
     "frames-binary": {**BINARY, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 9, "distillation_weight": 3},
@@ -78,6 +87,13 @@ TABLE = {
     **PAPER,
     **{f"phototour-{name}": {**PHOTOTOUR, "kind": "real", **values} for name, values in BASELINES.items()},
     **{f"hpatches-{name}": {**HPATCHES, "kind": "real", **values} for name, values in BASELINES.items()},
+    "hardnet-plus-plus": {
+        **HPATCHES,
+        "kind": "real",
+        **BASELINES["hardnet"],
+        "augment": True,
+        "in_sequence_negatives": True,
+    },  # as Liberty is one sequence
     **{name: {**FRAMES, **values} for name, values in OURS.items()},
     "photos-real": {**REAL, "bin_power": 1.5, "pooled_weight": 0, "epochs": 20, "lr": 2},
     "photos-binary": {**BINARY, "bin_power": 1.5, "pooled_weight": 0, "epochs": 20, "lr": 2},
@@ -131,14 +147,35 @@ def test_label_mining_visits_every_pair_of_76_sequences(name: str) -> None:
         assert (len(batch), np.unique(sequences, return_counts=True)[1].tolist()) == (1024, [32, 32])
 
 
+@pytest.fixture(scope="module")
+def rome(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both halves of RomePatches in the official format: 1,000 groups of 10 each; the training half is dark."""
+    folder = tmp_path_factory.mktemp("data") / "romepatches"
+    folder.mkdir()
+    for half, grey in (("train", 10), ("test", 200)):
+        stem = folder / f"patch_retrieval_Rome_{half}"
+        savemat(f"{stem}.mat", {"patches": np.full((51, 51, 10_000), grey, np.uint8)}, do_compression=True)
+        labels = {"labels_gt": np.arange(1000.0)[None], "labels": np.repeat(np.arange(1000.0), 9)[None]}
+        savemat(f"{stem}_labels.mat", labels)
+    return folder
+
+
 @pytest.mark.parametrize("name", ["romepatches-real", "romepatches-binary"])
-def test_rome_starts_a_batch_with_each_of_1000_groups(name: str) -> None:
-    data = GroupedSet(np.arange(10_000) // 10)
-    sampler = make_sampler(data, read_recipe(name))
-    assert sampler.count(0) == sampler.count(4) == 1000
-    first = [data.groups[batch] for _, batch in zip(range(3), sampler.batches(2, 997), strict=True)]
-    assert all(len(groups) == 1020 and len(np.unique(groups)) == 102 for groups in first)
-    assert {int(groups[0]) for groups in first} == {997, 998, 999}
+def test_rome_starts_a_batch_with_each_of_the_1000_training_groups(
+    name: str, rome: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOAP_CACHE", str(tmp_path_factory.getbasetemp() / "rome-cache"))
+    recipe = read_recipe(name)
+    data = open_training_set([rome], recipe.split)
+    assert isinstance(data, PatchSet)
+    sampler = make_sampler(data, recipe)
+    assert sampler.count(0) == sampler.count(4) == 1000 == len(np.unique(data.groups))
+    sampled = [data.groups[batch] for batch in sampler.batches(2)]
+    assert all(len(groups) == 1020 and len(np.unique(groups)) == 102 for groups in sampled)
+    assert [int(groups[0]) for groups in sampled] == np.unique(data.groups).tolist()
+    assert set(data.take(range(len(data)))[:, 0, 0]) == {10}  # no patch of the test half
+    with pytest.raises(DoapError, match="split=train, but the training set holds 1 sequence outside it: test"):
+        train(recipe, open_dataset(rome), rome.parent / "run")
 
 
 @pytest.mark.parametrize("name", ["phototour-real", "phototour-hardnet", "hpatches-hynet", "hpatches-real"])

@@ -17,7 +17,7 @@ from support.trainings import SMALL, VALIDATED, same_files, same_weights, stop_a
 
 
 def test_the_record_of_a_run(patches: PatchSet, tmp_path: Path) -> None:
-    source = DataSpec("photos", "a", "others")
+    source = DataSpec(["photos", "more"], "others")
     info = describe_run(patches, source, "cpu", 2, "fp32", {"model": "t", "sha256": "0"})
     start_run(tmp_path / "run", SMALL, info)
     read = read_run(tmp_path / "run")

@@ -46,3 +46,14 @@ def open_with_bar(path: Path) -> "PatchSet | FrameSet":
     with counting_bar() as bar:
         task = bar.add_task("converting", total=None, visible=False)
         return open_dataset(path, lambda done, total: bar.update(task, completed=done, total=total, visible=True))
+
+
+def open_training_with_bar(paths: list[Path], split: str | None) -> "PatchSet | FrameSet":
+    """Open the folders to train on, see `open_training_set`, with a progress bar if one is converted."""
+    from doap.datasets.official.training_set import open_training_set
+
+    with counting_bar() as bar:
+        task = bar.add_task("converting", total=None, visible=False)
+        return open_training_set(
+            paths, split, lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+        )

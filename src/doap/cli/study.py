@@ -48,9 +48,9 @@ def study(
     pairs, which is then the criterion. Settings are tuned with the first seed; the best is trained with the others.
     An interrupted study continues if the same command is run again.
     """
-    from doap.cli.data_show import open_with_bar
+    from doap.cli.data_show import open_training_with_bar, open_with_bar
     from doap.cli.eval_options import print_table
-    from doap.experiments.series import Series
+    from doap.experiments.series import Series, shared_split
     from doap.experiments.study import run_study
     from doap.experiments.study_plan import read_study
     from doap.experiments.study_table import study_table, summarise_runs
@@ -61,7 +61,8 @@ def study(
     check_detector(detector)
     extents = [parse_extent(text) for text in extent or ["own"]]
     target = choose_device(device)
-    training_set, validation_set = open_with_bar(data), open_with_bar(val)
+    split = shared_split([plan.base, *(recipe for recipes in plan.runs.values() for recipe in recipes.values())])
+    training_set, validation_set = open_training_with_bar([data], split), open_with_bar(val)
     evaluated_by: dict[str, Any] = {
         "lists": {"data": str(val.absolute()), "set": repr(validation_set), "recipe": plan.base.model_dump()}
     }
@@ -73,7 +74,7 @@ def study(
                                  "keypoints": keypoints, "extents": extents}  # fmt: skip
     say(f"training on {training_set}, evaluating on {validation_set}")
     title = f"{Path(file).stem}, trained on {data.resolve().name}, evaluated on {(pairs or val).resolve().name}"
-    source = DataSpec(str(data.absolute()), validation=str(val.absolute()))
+    source = DataSpec([str(data.absolute())], validation=str(val.absolute()))
     with series_bar() as (_, progress):
         series = Series(training_set, output, source, target, validation_set, progress)
         validation = CommonValidation(validation_set, plan.base, target, series.cache)

@@ -9,23 +9,29 @@ from doap.cli.console import choose_device, say, status_text, training_bar
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
-    from doap.training.data_cache import Data
     from doap.training.log import Status
-    from doap.training.run_folder import DataSpec
 
 EXAMPLE = "Example: doap train photos-real --data sets/mine -o runs/mine --set epochs=5"
 
 
 def train(
     recipe: Annotated[Path | None, typer.Argument(metavar="[RECIPE]", help="Name or YAML file of a recipe.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Patch set, frame set, or official folder.")] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Patch set, frame set, or official folder; repeatable, several patch sets are united."),
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="New folder for the run.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the unfinished run in this folder.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value that overrides the recipe; repeatable.")
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Train on the training sequences of this split of HPatches.")
+        str | None,
+        typer.Option(help="Split to train on, instead of the recipe's: a, b or c of HPatches, train of RomePatches."),
+    ] = None,
+    mined: Annotated[
+        Path | None,
+        typer.Option(help="Mined labels of the training set, from doap data mine --save; by default they are mined."),
     ] = None,
     val: Annotated[Path | None, typer.Option(help="Validation set; by default the val_fraction of the recipe.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
@@ -39,25 +45,29 @@ def train(
     best validation AP, and the last weights. An interrupted run continues with --resume to the same weights. Under
     torchrun or SLURM, their processes share each batch.
     """
+    from doap.cli.data_show import open_training_with_bar, open_with_bar
     from doap.training.distributed import is_rank_zero
     from doap.training.recipe import read_recipe, read_recorded_recipe
     from doap.training.run_folder import DataSpec, read_run
     from doap.training.trainer import train as train_descriptor
 
     if resume:
-        if recipe or data or output or settings or split or val or device or devices:
+        if recipe or data or output or settings or split or mined or val or device or devices:
             raise DoapError("--resume takes everything from the run folder: give no other option with it")
         info = read_run(resume)
         run, source, run_recipe = resume, info.source, read_recorded_recipe(resume / "recipe.yaml")
+        run_split = run_recipe.split or info.split or None
         device, devices = info.device, info.devices
     elif recipe and data and output:
-        run, run_recipe = output, read_recipe(recipe, settings)
-        source = DataSpec(str(data.absolute()), split or "", str(val.absolute()) if val else "")
+        run, run_recipe = output, read_recipe(recipe, [*(settings or []), *([f"split={split}"] if split else [])])
+        run_split = run_recipe.split
+        source = DataSpec([str(path.absolute()) for path in data], str(val.absolute()) if val else "")
         if is_rank_zero() and run.exists():
             raise DoapError(f"{run}: exists already; choose another folder, or continue with --resume {run}")
     else:
         raise DoapError("give a RECIPE, --data and -o, or --resume; see doap train --help")
-    training_set, validation_set = _open_data(source)
+    training_set = open_training_with_bar([Path(path) for path in source.data], run_split)
+    validation_set = open_with_bar(Path(source.validation)) if source.validation else None
     if is_rank_zero():
         say(f"training on {training_set}")
     with training_bar() as bar:
@@ -77,23 +87,10 @@ def train(
             devices=devices or 1,
             validation=validation_set,
             progress=progress,
+            mined=mined,
         )
     if is_rank_zero():
         _summarise(run)
-
-
-def _open_data(source: "DataSpec") -> tuple["Data", "Data | None"]:
-    """Open the training and the validation set."""
-    from doap.cli.data_show import open_with_bar
-    from doap.datasets.official.hpatches_tasks import select_training_sequences
-    from doap.datasets.sets.frame_set import FrameSet
-
-    data = open_with_bar(Path(source.data))
-    if source.split:
-        if isinstance(data, FrameSet):
-            raise DoapError(f"{source.data}: --split needs an official folder of HPatches")
-        data = select_training_sequences(data, Path(source.data), source.split)
-    return data, open_with_bar(Path(source.validation)) if source.validation else None
 
 
 def _summarise(run: Path) -> None:

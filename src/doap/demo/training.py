@@ -58,7 +58,7 @@ def train_descriptor(
             raise SystemExit
         losses[name] = (status.done, status.loss)
 
-    train(recipe, PatchSet.open(patches), run, name, source=DataSpec(DATA), progress=report)
+    train(recipe, PatchSet.open(patches), run, name, source=DataSpec([DATA]), progress=report)
 
 
 def untrained_descriptor(name: str, recipe: Recipe, patches: PatchSet) -> Descriptor:

@@ -11,6 +11,7 @@ from doap.datasets.batches.augmentation import flip_and_rotate, sample_symmetrie
 from doap.datasets.batches.overlap_tables import OverlapTables
 from doap.datasets.batches.pool_sampling import PoolSampler, SequencePairSampler
 from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler, Sampler, shard_batch
+from doap.datasets.batches.sequence_tables import SequenceTables
 from doap.datasets.batches.source_sampling import SourceSampler
 from doap.datasets.label_mining.mining import MinedLabels
 from doap.datasets.sets.frame_set import FrameSet
@@ -76,15 +77,21 @@ class BatchLoader:
             value = getattr(recipe, key)
             if value != Recipe.model_fields[key].default and not data.is_jittered:
                 raise DoapError(f"{key}={value} needs the photos of a frame set, and {data} has none")
+        if not recipe.in_sequence_negatives and len(np.unique(data.sequences)) < 2:
+            raise DoapError(
+                f"{data}: has no negatives of other sequences; use more sequences, or set in_sequence_negatives=true"
+            )
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
         self._rank, self._ranks = rank, ranks
         self._sampler = make_sampler(data, recipe)
         self._patches = (cache or DataCache()).load(data, device, size, progress)
-        self._tables: list[OverlapTables | MinedLabels] = []
+        self._tables: list[OverlapTables | SequenceTables | MinedLabels] = []
         if len(data.overlaps):
             self._tables.append(OverlapTables(data, device))
+        if not recipe.in_sequence_negatives:
+            self._tables.append(SequenceTables(data, device))
         if mined is not None:
             self._tables.append(mined.to(device))
 

@@ -12,7 +12,6 @@ from doap.objectives import (
     GlobalOrthogonalLoss,
     HardNetLoss,
     HyNetLoss,
-    IgnoreTable,
     L2NetLoss,
     SmoothAPLoss,
     SOSNetLoss,
@@ -29,10 +28,15 @@ BASELINES: dict[str, Callable[[], nn.Module]] = {
     "fastap": FastAPLoss,
     "smooth-ap": SmoothAPLoss,
     "triplet": TripletLoss,
+    "triplet-gor": GlobalOrthogonalLoss,
 }
 
-Loss = Callable[[Tensor, Tensor, IgnoreTable | None], Tensor]
-"""Loss of a batch: raw activations (m, d), their groups (m,), and the pairs to ignore, to a scalar."""
+FEATURE_MAP_OBJECTIVES = ("l2net",)
+"""Objectives that compare feature maps of the network as well."""
+
+Loss = Callable[..., Tensor]
+"""Loss of a batch: raw activations (m, d), their groups (m,), the pairs to ignore, and feature maps if the objective
+compares them, to a scalar."""
 
 
 def make_objective(recipe: Recipe, ranks: int = 1) -> Loss:

@@ -7,12 +7,15 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
+from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE, MiningSettings
 from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.networks.architecture import Architecture
 from doap.types import Kind
 
-Objective = Literal["ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet"]
+Objective = Literal[
+    "ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet", "triplet-gor"
+]
 EPOCHS_PER_STEP = 10
 RECIPES_FOLDER = Path(__file__).parent.parent / "recipes"
 
@@ -38,6 +41,13 @@ class Recipe(Architecture):
     # Descriptor
     kind: Kind = Field(default="real", description="real (unit vectors) or binary (bits)")
     dropout: float = Field(default=0.1, ge=0, lt=1)
+    # Data
+    split: str | None = Field(
+        default=None,
+        min_length=1,
+        description="part of an official data set to train on: a, b or c of HPatches (its training sequences), train "
+        "of RomePatches",
+    )
     # Batches
     batch_size: int = Field(default=1024, ge=2, description="M, patches per batch; each is a query over all others")
     sampling: Literal["groups", "every-group-first", "sequence-pairs", "pools"] = Field(
@@ -56,7 +66,19 @@ class Recipe(Architecture):
         default=0.0, ge=0, le=4, description="largest zoom in octaves, sampled per group; frame sets only"
     )
     jitter: float = Field(default=1.0, ge=0, le=4, description="factor on the geometric jitter; frame sets only")
-    label_mining: bool = Field(default=False, description="ignore patches of a sequence that look alike as negatives")
+    in_sequence_negatives: bool = Field(
+        default=True,
+        description="patches of a query's own sequence are negatives; false ignores them (section 4.2 of the paper)",
+    )
+    label_mining: bool = Field(default=False, description="patches of a sequence that look alike ignore each other")
+    mining_clusters: int = Field(default=CLUSTERS, ge=1, description="K, clusters per sequence; label_mining=true only")
+    mining_percentile: float = Field(
+        default=PERCENTILE,
+        ge=0,
+        le=100,
+        description="p, percentile of the distances between clusters up to which they ignore each other; "
+        "label_mining=true only",
+    )
     # Objective
     objective: Objective = Field(default="ap", description="ap, or the objective of a baseline")
     bins: int | None = Field(
@@ -101,10 +123,18 @@ class Recipe(Architecture):
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
+        if self.label_mining and not self.in_sequence_negatives:
+            raise ValueError(
+                "label_mining supplies in-sequence negatives, but in_sequence_negatives=false ignores them"
+            )
         if self.source_weights and self.sampling != "pools":
             raise ValueError(f"source_weights needs sampling=pools, not {self.sampling}")
+        if not self.label_mining and (self.mining_clusters, self.mining_percentile) != (CLUSTERS, PERCENTILE):
+            raise ValueError("mining_clusters and mining_percentile need label_mining=true")
         if self.kind == "binary" and self.dimensions % 8:
             raise ValueError(f"binary descriptors need dimensions that are a multiple of 8, not {self.dimensions}")
+        if self.objective == "l2net" and self.network == "hynet":
+            raise ValueError("objective=l2net compares batch-normalised feature maps, but hynet normalises otherwise")
         if self.objective != "ap":
             if self.kind == "binary":
                 raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
@@ -118,6 +148,11 @@ class Recipe(Architecture):
     def architecture(self) -> Architecture:
         """The network alone, as recorded on a card."""
         return Architecture(**{name: getattr(self, name) for name in Architecture.model_fields})
+
+    @property
+    def mining(self) -> MiningSettings:
+        """The settings of label mining."""
+        return MiningSettings(self.mining_clusters, self.mining_percentile, self.seed)
 
     def initial_lr(self) -> float:
         """Return the learning rate at the start of the training."""

@@ -1,23 +1,28 @@
 """Run folders: their files, and whether one belongs to a training.
 
 A run folder holds recipe.yaml; run.json (data, device, versions); log.csv and validation.csv; tensorboard/; mined.npz,
-if labels are mined; checkpoint.safetensors, to resume from; best.safetensors with its card, if there is validation; and
-at the end weights.safetensors with its card.
+if the recipe mines labels; checkpoint.safetensors, to resume from; best.safetensors with its card, if there is
+validation; and at the end weights.safetensors with its card.
 """
 
+import filecmp
 import json
 import platform
-from dataclasses import asdict, dataclass
+import shutil
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from doap.datasets.label_mining.mining import MinedLabels
+from doap.datasets.official.training_set import SPLIT_LAYOUTS, layout_of, parts_of, used_sequences
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_folder
+from doap.networks.card import TrainingSet
 from doap.training.recipe import Recipe, read_recorded_recipe
 from doap.version import __version__
 
@@ -33,14 +38,17 @@ class DataSpec:
     """Origin of the data of a run, as recorded in run.json.
 
     Attributes:
-        data: Path or description of the training set.
-        split: Split of HPatches whose training sequences are used; empty otherwise.
+        data: Path or description of the training set; several for a union.
         validation: Path of a separate validation set; empty otherwise.
     """
 
-    data: str = "in memory"
-    split: str = ""
+    data: list[str] = field(default_factory=lambda: ["in memory"])
     validation: str = ""
+
+    @property
+    def folders(self) -> list[Path]:
+        """The paths among `data`."""
+        return [Path(path) for path in self.data if Path(path).is_dir()]
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,7 @@ class RunInfo:
 
     Attributes:
         source: Origin of the data.
+        split: Split of HPatches in runs of version 0.2, which is part of the recipe since; empty otherwise.
         patches: Training set, as its `repr`.
         device: "cpu" or "cuda".
         devices: Number of processes.
@@ -56,6 +65,7 @@ class RunInfo:
     """
 
     source: DataSpec
+    split: str
     patches: str
     device: str
     devices: int
@@ -88,8 +98,48 @@ def describe_run(
     }
 
 
-def start_run(run: Path, recipe: Recipe, info: dict[str, Any]) -> None:
+def check_mined(
+    mined: Path, recipe: Recipe, data: PatchSet | FrameSet, validation: PatchSet | FrameSet | None = None
+) -> None:
+    """Check that a file of mined labels fits a training; the arguments are those of `train`.
+
+    Raises:
+        DoapError: If the recipe mines no labels, or the labels are of another set or of other settings.
+    """
+    if not recipe.label_mining:
+        raise DoapError(f"{mined}: the recipe mines no labels; set label_mining=true, or leave the file out")
+    if recipe.val_fraction and validation is None:
+        raise DoapError(
+            f"{mined}: labels are mined from the training set, which val_fraction={recipe.val_fraction:g} splits; set "
+            "val_fraction=0, or split the set with doap data split"
+        )
+    MinedLabels.load(mined, data, recipe.mining)
+
+
+def list_training_sets(data: PatchSet | FrameSet, source: DataSpec, split: str | None) -> list[TrainingSet]:
+    """Return what a model is trained on, for its card."""
+    sets = []
+    for part, folder in parts_of(data, source.folders):
+        layout = layout_of(part, folder)
+        sets.append(
+            TrainingSet(
+                path=str(folder or ", ".join(source.data)),
+                layout=layout,
+                split=split or "" if layout in SPLIT_LAYOUTS else "",
+                sequences=used_sequences(part) if layout else [],
+            )
+        )
+    return sets
+
+
+def start_run(run: Path, recipe: Recipe, info: dict[str, Any], mined: Path | None = None) -> None:
     """Create a run folder, or check that the existing one holds the same, unfinished training.
+
+    Args:
+        run: The folder.
+        recipe: Recipe of the training.
+        info: Content of run.json.
+        mined: File of mined labels to copy to a new folder; an existing one must hold the same labels.
 
     Raises:
         DoapError: If the folder holds something else.
@@ -98,6 +148,8 @@ def start_run(run: Path, recipe: Recipe, info: dict[str, Any]) -> None:
         with atomic_folder(run) as folder:
             (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
             (folder / "run.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+            if mined:
+                shutil.copyfile(mined, folder / MINED)
         return
     if not (run / "run.json").exists():
         raise DoapError(f"{run}: exists and is not a run folder; choose another folder")
@@ -106,6 +158,8 @@ def start_run(run: Path, recipe: Recipe, info: dict[str, Any]) -> None:
         raise DoapError(
             f"{run}: the weights of its teacher {recipe.teacher} have changed; restore them, or choose another folder"
         )
+    if mined and not ((run / MINED).exists() and filecmp.cmp(mined, run / MINED, shallow=False)):
+        raise DoapError(f"{run}: was not started with the mined labels {mined}; choose another folder")
     if is_complete(run):
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
 
@@ -141,7 +195,14 @@ def read_run(run: Path) -> RunInfo:
     """
     try:
         info = json.loads((run / "run.json").read_text(encoding="utf-8"))
-        source = DataSpec(str(info["data"]), str(info["split"]), str(info["validation"]))
-        return RunInfo(source, str(info["patches"]), str(info["device"]), int(info["devices"]), info.get("teacher"))
+        data = [info["data"]] if isinstance(info["data"], str) else info["data"]
+        return RunInfo(
+            source=DataSpec(list(map(str, data)), str(info["validation"])),
+            split=str(info.get("split", "")),
+            patches=str(info["patches"]),
+            device=str(info["device"]),
+            devices=int(info["devices"]),
+            teacher=info.get("teacher"),
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DoapError(f"{run}: not a run folder") from error

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from doap.datasets.label_mining.mining import MinedLabels, mine_labels
+from doap.datasets.official.training_set import check_split
 from doap.errors import DoapError
 from doap.files import write_text
 from doap.networks.architecture import build_network
 from doap.networks.card import Origin
 from doap.networks.descriptor import Descriptor, to_input
+from doap.networks.feature_maps import FeatureMapNetwork
 from doap.networks.network import PatchNetwork
 from doap.networks.registry import save
 from doap.networks.spatial_transformer import prediction_parameters
@@ -36,7 +38,7 @@ from doap.training.distributed import (
     synchronise_layers,
 )
 from doap.training.log import Log, NotFiniteError, Status, StatusCallback
-from doap.training.objective import make_objective
+from doap.training.objective import FEATURE_MAP_OBJECTIVES, make_objective
 from doap.training.recipe import Recipe
 from doap.training.run_folder import (
     BEST,
@@ -46,7 +48,9 @@ from doap.training.run_folder import (
     MINED,
     WEIGHTS,
     DataSpec,
+    check_mined,
     describe_run,
+    list_training_sets,
     remove_failure,
     start_run,
 )
@@ -74,6 +78,7 @@ def train(
     validation: Data | None = None,
     progress: StatusCallback = lambda _status: None,
     cache: DataCache | None = None,
+    mined: Path | None = None,
 ) -> Descriptor:
     """Train a descriptor and write everything to a run folder.
 
@@ -91,15 +96,22 @@ def train(
             the recipe's `val_fraction`, and none if that is 0.
         progress: Callback, called as progress(status).
         cache: Cache of loaded sets; trainings that share one load a set once.
+        mined: File of mined labels of `data` for a recipe with label mining, copied to the run folder; by default they
+            are mined. Called again for an unfinished run, the copy is used.
 
     Raises:
-        DoapError: If the run folder holds another training, or if a loss or the weights are not finite.
+        DoapError: If the run folder holds another training, the set holds sequences outside the split of the recipe,
+            the mined labels are of another set or other settings, or a loss or the weights are not finite.
     """
+    check_split(data, recipe.split, source.folders)
+    training_sets = list_training_sets(data, source, recipe.split)
     precision = "bf16" if is_bfloat16(recipe, device) else "fp32"
     info = describe_run(data, source, device, devices, precision, identify_teacher(recipe))
     fabric = make_fabric(recipe, device, devices)
     if is_rank_zero():
-        start_run(run, recipe, info)
+        if mined:
+            check_mined(mined, recipe, data, validation)
+        start_run(run, recipe, info, mined)
     fabric.launch()
     fabric.barrier()
     make_reproducible(fabric.device)
@@ -110,7 +122,8 @@ def train(
     validate: Validation | None = None
     if validation is not None and fabric.is_global_zero:
         validate = Validation(validation, recipe, fabric.device, trainer.network.input_size, cache)
-    return trainer.fit(Descriptor(trainer.result, recipe.kind, data.extent, name), info, validate)
+    origin = Origin(data=", ".join(source.data), training_sets=training_sets, recipe=recipe.model_dump(), notes=info)
+    return trainer.fit(Descriptor(trainer.result, recipe.kind, data.extent, name), origin, validate)
 
 
 class Trainer:
@@ -138,7 +151,9 @@ class Trainer:
             synchronise_layers(self.network, fabric.device)
         self.average = MovingAverage(self.network, recipe.ema_decay) if recipe.ema_decay else None
         self.result = self.average.network if self.average else self.network
-        self.forward = AutocastNetwork(torch.compile(self.network) if recipe.compile else self.network, fabric)
+        self.map_network = FeatureMapNetwork(self.network) if recipe.objective in FEATURE_MAP_OBJECTIVES else None
+        network = self.map_network or self.network
+        self.forward = AutocastNetwork(torch.compile(network) if recipe.compile else network, fabric)
         self.objective = make_objective(recipe, fabric.world_size)
         self.teacher = Teacher(recipe.teacher, recipe, fabric) if recipe.teacher else None
         self.optimiser = make_optimiser(self.network, recipe)
@@ -160,9 +175,8 @@ class Trainer:
         self.last_good = self._copy_weights()
         self.saved_at = time.monotonic()
 
-    def fit(self, descriptor: Descriptor, info: dict[str, Any], validation: Validation | None) -> Descriptor:
+    def fit(self, descriptor: Descriptor, origin: Origin, validation: Validation | None) -> Descriptor:
         """Train the remaining epochs, validate after each, and write the weights."""
-        origin = Origin(data=info["data"], recipe=self.recipe.model_dump(), notes=info)
         with self._open_log() as log:
             try:
                 for epoch in range(self.state.epoch, self.recipe.epochs):
@@ -217,8 +231,13 @@ class Trainer:
         return loss.detach()
 
     def _loss(self, outputs: Tensor, batch: PatchBatch) -> Tensor:
-        loss = self.objective(outputs.float(), batch.groups, batch.ignore)
-        return loss + self.teacher.loss(outputs.float(), batch.pixels) if self.teacher else loss
+        outputs = outputs.float()
+        if self.map_network:
+            outputs, maps = self.map_network.split(outputs)
+            loss = self.objective(outputs, batch.groups, batch.ignore, maps)
+        else:
+            loss = self.objective(outputs, batch.groups, batch.ignore)
+        return loss + self.teacher.loss(outputs, batch.pixels) if self.teacher else loss
 
     def _validate(self, validation: Validation, log: Log, epoch: int, descriptor: Descriptor, origin: Origin) -> None:
         """Validate after an epoch and save the weights if they are the best so far."""
@@ -269,13 +288,13 @@ class Trainer:
         )
 
     def _mine_labels(self, data: Data, cache: DataCache) -> MinedLabels:
-        """Mine labels once per run, on rank zero."""
+        """Mine labels once per run, on rank zero, unless they were given."""
         path = self.run / MINED
         if self.fabric.is_global_zero and not path.exists():
             patches, progress = cache.load_plain(data, self.fabric.device), self._preparation("mining labels")
-            mine_labels(data, patches, seed=self.recipe.seed, progress=progress).save(path, data)
+            mine_labels(data, patches, self.recipe.mining, progress).save(path, data)
         self.fabric.barrier()
-        return MinedLabels.load(path, data)
+        return MinedLabels.load(path, data, self.recipe.mining)
 
     def _copy_weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.result.state_dict().items()}
