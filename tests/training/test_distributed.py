@@ -34,10 +34,11 @@ def patches(tmp_path: Path) -> PatchSet:
     [
         {"kind": "binary", "pooled_weight": 1.0},
         {"objective": "hardnet"},
+        {"objective": "l2net", "lr": 1e-6},
         {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny"},
         {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny", "dimensions": 128},
     ],
-    ids=["ap", "hardnet", "tiny-similarity", "tiny-imitation"],
+    ids=["ap", "hardnet", "l2net", "tiny-similarity", "tiny-imitation"],
 )
 def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, Any]) -> None:
     common = {"width": 2, "dimensions": 16, "batch_size": 80, "epochs": 1, "dropout": 0.2, "augment": True}

@@ -58,3 +58,8 @@ class MeanL2Net(L2Net):
         """Compute (N, dimensions) raw activations of (N, 1, 32, 32) float patches with grey values in 0..255."""
         self.check(patches)
         return super().forward(patches - self.mean)
+
+    def forward_with_maps(self, patches: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Compute activations and two maps, see `PatchNetwork`."""
+        self.check(patches)
+        return super().forward_with_maps(patches - self.mean)

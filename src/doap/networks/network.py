@@ -26,6 +26,17 @@ class PatchNetwork(nn.Module):
         if patches.shape[1:] != (1, size, size):
             raise ValueError(f"{type(self).__name__} takes (N, 1, {size}, {size}), not {tuple(patches.shape)}")
 
+    def forward_with_maps(self, patches: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Compute activations and the feature maps that L2-Net's loss compares.
+
+        Args:
+            patches: (N, 1, S, S) float, of any brightness and contrast.
+
+        Returns:
+            (N, dimensions) raw activations, and the maps after the first and the last batch normalisation, with N rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not batch normalise its first feature map")
+
 
 class LayeredNetwork(PatchNetwork):
     """Base class of networks that are a sequence of layers on normalised patches. Subclasses set `layers`."""
@@ -44,6 +55,16 @@ class LayeredNetwork(PatchNetwork):
         self.check(patches)
         activations: Tensor = self.layers(normalise(patches))
         return activations.flatten(1)
+
+    def forward_with_maps(self, patches: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Compute activations and two maps, see `PatchNetwork`; the last map holds the activations."""
+        self.check(patches)
+        convolution, normalisation, *layers = self.layers
+        first: Tensor = normalisation(convolution(normalise(patches)))
+        values = first.clone()  # the ReLU that follows works in place
+        for layer in layers:
+            values = layer(values)
+        return values.flatten(1), [first, values]
 
 
 def conv_layer(in_channels: int, out_channels: int, kernel_size: int, stride: int) -> list[nn.Module]:

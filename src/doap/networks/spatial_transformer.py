@@ -102,6 +102,11 @@ class TransformedNetwork(PatchNetwork):
         activations: Tensor = self.network(self.transformer(patches))
         return activations
 
+    def forward_with_maps(self, patches: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Compute activations and the maps of the network behind the transformer, see `PatchNetwork`."""
+        self.check(patches)
+        return self.network.forward_with_maps(self.transformer(patches))
+
 
 def resample(patches: Tensor, transforms: Tensor, padding: Padding) -> Tensor:
     """Resample patches bilinearly by affine transformations.

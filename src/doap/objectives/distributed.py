@@ -6,6 +6,7 @@ the descriptors, as queries and as items of every rank's lists, and gathers the 
 evenly, and no rank holds an M x M tensor.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -74,23 +75,33 @@ class GatheredLoss(nn.Module):
     Value and gradient are scaled as in `DistributedAveragePrecisionLoss`; the work is not split.
 
     Args:
-        objective: Maps (M, d) outputs, (M,) groups and an `IgnoreTable` or None to a scalar.
+        objective: Maps (M, d) outputs, (M,) groups, an `IgnoreTable` or None, and feature maps if there are any, to a
+            scalar.
     """
 
     def __init__(self, objective: nn.Module) -> None:
         super().__init__()
         self.objective = objective
 
-    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
+    def forward(
+        self,
+        outputs: Tensor,
+        groups: Tensor,
+        ignore: IgnoreTable | None = None,
+        feature_maps: Sequence[Tensor] = (),
+    ) -> Tensor:
         """Compute the loss of the whole batch, a scalar.
 
         Args:
             outputs: (m, d) raw activations of this rank.
             groups: (m,) integer group of each of its patches.
             ignore: Pairs to leave out, with (m,) labels.
+            feature_maps: (m, values) per map, for an objective that compares feature maps.
         """
         check_labels("groups", groups, len(outputs))
-        loss: Tensor = self.objective(*_gather_batch(outputs, groups, ignore))
+        gathered = _gather_batch(outputs, groups, ignore)
+        maps = [gather_outputs(values) for values in feature_maps]
+        loss: Tensor = self.objective(*gathered, maps) if maps else self.objective(*gathered)
         return loss
 
 

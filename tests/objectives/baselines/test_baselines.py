@@ -137,7 +137,42 @@ def test_l2net(groups: Tensor, ignoring: Ignoring) -> None:
             for m in range(7):
                 if k != m:
                     loss = loss + correlation[k, m] ** 2 / 2
-    assert_same(L2NetLoss()(outputs, groups, ignore), loss, outputs)
+    assert_same(L2NetLoss()(outputs, groups, ignore), loss / len(outputs), outputs)
+
+
+@GROUPS
+@IGNORE
+@pytest.mark.parametrize("scale", [0.3, 1.0])
+def test_l2net_on_feature_maps(groups: Tensor, ignoring: Ignoring, scale: float) -> None:
+    """The third term, which is the loss with a feature map less the loss without."""
+    negative, ignore = negatives_of(groups, ignoring), ignoring and ignoring(groups)
+    outputs, values = outputs_for(groups).detach(), outputs_for(groups)
+    term, pairs = outputs.new_zeros(()), pairs_by_hand(groups)
+    for a, p in pairs:
+        others = [(b, q) for b, q in pairs if negative(a, b)]
+        match = (scale * values[a] @ values[p]).exp()
+        row = match + sum((scale * values[a] @ values[q]).exp() for _, q in others)
+        column = match + sum((scale * values[b] @ values[p]).exp() for b, _ in others)
+        term = term - ((match / row).log() + (match / column).log()) / 2
+    loss, maps = L2NetLoss(), [values * scale**0.5, values * scale**0.5]
+    difference = loss(outputs, groups, ignore, maps) - loss(outputs, groups, ignore)
+    assert_same(difference, 2 * term / len(outputs), values)
+
+
+def test_l2net_by_finite_differences() -> None:
+    groups = torch.tensor([0, 0, 1, 2, 1, 2, 3, 3])
+    outputs, maps = (torch.randn(8, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda x, f: L2NetLoss()(x, groups, None, [f, x]), (outputs, maps))
+
+
+def test_l2net_with_products_far_beyond_the_range_of_exp() -> None:
+    """Products of batch-normalised maps have the size of the map: 32,768 values after the first layer."""
+    maps = (100 * torch.randn(24, 4096)).requires_grad_()
+    outputs = torch.randn(24, 7, requires_grad=True)
+    loss = L2NetLoss()(outputs, TWOS, None, [maps])
+    gradients = torch.autograd.grad(loss, (outputs, maps))
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
 
 
 @GROUPS
