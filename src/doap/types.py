@@ -9,8 +9,14 @@ from numpy.typing import NDArray
 Kind = Literal["real", "binary"]
 """Kind of a descriptor: unit vectors compared by Euclidean distance, or bits compared by Hamming distance."""
 
-DETECTOR_NAMES = ("dog", "harris", "hessian", "harris-affine", "hessian-affine")
+DETECTOR_NAMES = ("dog", "harris", "hessian", "harris-affine", "hessian-affine", "vlfeat-harris-affine")
 """Names of the keypoint detectors of `doap.images.detectors`."""
+
+Orientation = Literal["detector", "upright", "dominant"]
+"""Orientation of frames: the detector's own, the y axis vertical in the image, or along the dominant gradient."""
+
+OxfordProtocol = Literal["doap", "vlbenchmarks"]
+"""Rule of the Oxford benchmark by which frames take part, are matched and are counted as correct."""
 
 Grey = NDArray[np.uint8]
 """A grey image, (H, W) uint8."""

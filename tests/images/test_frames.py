@@ -4,7 +4,7 @@ import pytest
 
 from doap.geometry.homographies import transform_points
 from doap.images import frames as module
-from doap.images.frames import detect_dog, transform_frames
+from doap.images.frames import detect_dog, make_upright, transform_frames
 from doap.types import Grey
 
 
@@ -42,3 +42,16 @@ def test_frames_are_mapped_as_the_points_around_them() -> None:
         numeric = (transform_points(rim, homography) - transform_points(back, homography)) / (2 * step)
         np.testing.assert_allclose(mapped[:, :2] @ direction, numeric, rtol=1e-4)
     np.testing.assert_allclose(mapped[:, 2], transform_points(frame[0, :, 2], homography), rtol=1e-6)
+
+
+def test_upright_frames_have_the_same_ellipse_and_a_vertical_y_axis() -> None:
+    shapes = np.random.default_rng(0).normal(size=(50, 2, 2))
+    frames = np.concatenate([shapes, np.ones((50, 2, 1))], 2).astype(np.float32)
+    upright = make_upright(frames)
+    a, b = frames[:, :, :2].astype(np.float64), upright[:, :, :2].astype(np.float64)
+    np.testing.assert_allclose(a @ a.transpose(0, 2, 1), b @ b.transpose(0, 2, 1), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.det(a), np.linalg.det(b), atol=1e-5)  # mirrored frames stay mirrored
+    assert (upright[:, 0, 1] == 0).all()
+    np.testing.assert_array_equal(upright[:, :, 2], frames[:, :, 2])
+    np.testing.assert_allclose(make_upright(upright), upright, atol=1e-6)
+    assert make_upright(frames[:0]).shape == (0, 2, 3)

@@ -1,7 +1,8 @@
-"""Detectors of frames: DoG, Harris corners, Hessian blobs, and the last two with affine shape.
+"""Detectors of frames: DoG, Harris corners, Hessian blobs, the last two with affine shape, and VLFeat's Harris-Affine.
 
-All detectors use the same definition of scale: a Gaussian blob of standard deviation s gives frames of scale 0.89 s,
-which is half the size of a keypoint of OpenCV's SIFT. At the same extent, patches show equally much of the scene.
+All detectors but VLFeat's use the same definition of scale: a Gaussian blob of standard deviation s gives frames of
+scale 0.89 s, which is half the size of a keypoint of OpenCV's SIFT. At the same extent, patches show equally much of
+the scene.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from doap.images.affine_shape import affine_shape, orient
 from doap.images.extraction import Pyramid
 from doap.images.frames import detect_dog, detect_halved
 from doap.images.scale_space import Plane, Response, find_maxima
+from doap.images.vlfeat.harris_affine import detect_vlfeat_harris_affine
 from doap.types import Frames, Grey
 
 Detector = Callable[[Grey, int | None], Frames]
@@ -91,6 +93,7 @@ DETECTORS: dict[str, Detector] = {
     "hessian": detect_hessian,
     "harris-affine": detect_harris_affine,
     "hessian-affine": detect_hessian_affine,
+    "vlfeat-harris-affine": detect_vlfeat_harris_affine,
 }
 
 

@@ -56,6 +56,19 @@ def frames_from_keypoints(keypoints: list[cv2.KeyPoint]) -> Frames:
     return np.stack([np.stack([cosine, -sine, x], 1), np.stack([sine, cosine, y], 1)], 1).astype(np.float32)
 
 
+def make_upright(frames: Frames) -> Frames:
+    """Rotate frames so that their y axis is vertical in the image: A becomes lower triangular.
+
+    The ellipses stay the same. This is the orientation of VLFeat's frames if none is estimated.
+    """
+    a, b, c, d = frames[:, :, :2].reshape(-1, 4).astype(np.float64).T
+    upright = frames.copy()
+    width = np.hypot(a, b)
+    upright[:, 0, 0], upright[:, 0, 1] = width, 0
+    upright[:, 1, 0], upright[:, 1, 1] = (a * c + b * d) / width, (a * d - b * c) / width
+    return upright
+
+
 def transform_frames(frames: Frames, homography: NDArray[np.float64]) -> Frames:
     """Map frames by a homography, which is replaced by its affine approximation at each centre."""
     centres = frames[:, :, 2].astype(np.float64)

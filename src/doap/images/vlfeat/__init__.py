@@ -1,0 +1,1 @@
+"""The Harris-Affine detector of VLFeat, written from its documentation and checked against the library."""
