@@ -63,12 +63,40 @@ def test_each_method_at_its_own_extent(doap: Doap, sequences: Path, tmp_path: Pa
     assert "5 pairs resampled" in shown  # one sequence: its pairs are resampled
 
 
+def test_the_protocol_of_vlbenchmarks_with_vlfeats_frames(doap: Doap, sequences: Path, tmp_path: Path) -> None:
+    arguments = ("--protocol", "vlbenchmarks", "--detector", "vlfeat-harris-affine", "--keypoints", 0)
+    outputs = ("--json", "o.json", "--figure", "o.png")
+    status, shown, _ = doap("eval", "oxford", "sift", "rootsift", "--data", sequences / "graf", *arguments, *outputs)
+    assert status == 0
+    assert "protocol" in shown
+    assert "area under curve %" in shown
+    result = json.loads((tmp_path / "o.json").read_text())
+    settings = result["settings"]
+    assert (settings["protocol"], settings["keypoints"], settings["orientation"]) == ("vlbenchmarks", "all", "detector")
+    assert "overlap error under 0.5" in settings["correspondences"]
+    assert "matched one to one" in settings["correspondences"]
+    assert {test["measure"] for test in result["comparisons"]} == {"ap", "area under curve", "matching score"}
+    assert is_drawn_from(tmp_path / "o.png", tmp_path / "o.json")
+    ap = [row["ap"] for row in result["scores"]]
+    status, _, _ = doap(
+        "eval", "oxford", "sift", "rootsift", "--data", sequences / "graf", *arguments, "--overlap-error", 0.2, *outputs
+    )
+    assert status == 0
+    stricter = json.loads((tmp_path / "o.json").read_text())
+    assert "overlap error under 0.2" in stricter["settings"]["correspondences"]
+    fewer = [row["correspondences"] for row in stricter["scores"]]
+    assert all(few < row["correspondences"] for few, row in zip(fewer, result["scores"], strict=True))
+    assert ap != [row["ap"] for row in stricter["scores"]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--detector", "sift"), "--detector: sift is not one of dog, harris"),
         (("--extent", "large"), "--extent: must be a number greater than 0, or own; not large"),
         (("--extent", "-1"), "--extent: must be a number greater than 0"),
+        (("--overlap-error", "0.4"), "overlap error: only the protocol vlbenchmarks has one to choose"),
+        (("--protocol", "vlbenchmarks", "--overlap-error", "2"), "overlap error: must be between 0 and 1, not 2"),
         (("--figure", "o.txt"), "o.txt: figures are written as"),
         (("nothing",), "nothing: no such"),
     ],

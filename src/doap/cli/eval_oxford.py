@@ -16,8 +16,9 @@ from doap.cli.eval_options import (
     open_models,
     run_benchmark,
 )
-from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, parse_extent
+from doap.cli.pair_options import Detector, Extent, check_detector, parse_extent
 from doap.networks import DEFAULT_MODEL
+from doap.types import Orientation, OxfordProtocol
 
 EXAMPLE = f"Example: doap eval oxford {DEFAULT_MODEL} sift rootsift --data oxford/ --figure oxford.png"
 
@@ -27,7 +28,25 @@ def oxford(
     models: Models = None,
     detector: Detector = "harris-affine",
     extent: Extent = "3",
-    keypoints: Keypoints = 1000,
+    keypoints: Annotated[int, typer.Option(min=0, help="Number of strongest keypoints per image; 0: all.")] = 1000,
+    orientation: Annotated[
+        Orientation,
+        typer.Option(
+            help="Orientation of the keypoints. detector: as detected. upright: vertical in the image. "
+            "dominant: along the strongest gradient."
+        ),
+    ] = "detector",
+    protocol: Annotated[
+        OxfordProtocol,
+        typer.Option(
+            help="Rule of matching. doap: each keypoint proposes its nearest neighbour, correct if it is the one that "
+            "corresponds. vlbenchmarks: keypoints are matched one to one; any sufficiently overlapping pair is correct."
+        ),
+    ] = "doap",
+    overlap_error: Annotated[
+        float | None,
+        typer.Option(help="Overlap error of corresponding keypoints, with --protocol vlbenchmarks. By default 0.5."),
+    ] = None,
     json_file: JsonFile = None,
     csv_file: CsvFile = None,
     figure: FigureFile = None,
@@ -36,13 +55,15 @@ def oxford(
 ) -> None:
     """Match the images of the Oxford sequences: the whole pipeline, starting with detection.
 
-    The defaults are those of the paper: Harris-Affine keypoints, all patches extracted at extent 3. Each keypoint of
-    the first image proposes its nearest neighbour in the other; AP is computed over the proposals ranked by distance.
+    The default detector and extent are those of the paper: Harris-Affine keypoints, all patches extracted at extent 3.
+    AP is computed over the matches of a pair ranked by distance. The benchmark that the paper used is --protocol
+    vlbenchmarks --detector vlfeat-harris-affine --keypoints 0.
     """
     from doap.evaluation.image_pairs.oxford import Oxford
 
     outputs = Outputs(json_file, csv_file, figure)
     check_detector(detector)
     factor = parse_extent(extent)
+    benchmark = Oxford(data, detector, factor, keypoints or None, protocol, overlap_error, orientation)
     methods = open_models(models, device, no_cache, factor, detector)
-    run_benchmark(Oxford(data, detector, factor, keypoints), methods, outputs)
+    run_benchmark(benchmark, methods, outputs)

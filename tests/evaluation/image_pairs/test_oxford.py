@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,9 +8,10 @@ from PIL import Image
 from doap.errors import DoapError
 from doap.evaluation.harness.bars import colours_of
 from doap.evaluation.harness.result import Result, Score
-from doap.evaluation.image_pairs.oxford import find_oxford
+from doap.evaluation.image_pairs.oxford import Oxford, find_oxford
 from doap.evaluation.image_pairs.oxford_figure import draw_oxford
 from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES, by_sequence, mean_of_six
+from doap.evaluation.image_pairs.tables import compare_all
 from doap.evaluation.metrics.significance import summarise
 from support.sets.small_pairs import homography, write_sequence
 
@@ -68,3 +70,31 @@ def test_the_figure_has_one_bar_per_descriptor_and_sequence(tmp_path: Path) -> N
     colours = colours_of(names)
     assert len(set(colours.values())) == 13
     assert {int(colour[1:], 16) for colour in colours.values()} <= set(np.unique(pixels).tolist())
+
+
+def test_tables_name_the_protocol_and_have_its_measures() -> None:
+    rows = scores(("a", "b"), ("bark", "graf"))
+    older = Result(benchmark="oxford", settings={}, methods=[], scores=rows, comparisons=compare_all(rows))
+    sequences, means, _ = Oxford.tables(older)
+    assert sequences.title.endswith("protocol doap")
+    assert means.columns == ("descriptor", "mAP %")
+    rows = [row | {"area under curve": 10.0, "matching score": 5.0} for row in rows]
+    settings = {"protocol": "vlbenchmarks"}
+    result = Result(benchmark="oxford", settings=settings, methods=[], scores=rows, comparisons=compare_all(rows))
+    sequences, means, _ = Oxford.tables(result)
+    assert sequences.title.endswith("protocol vlbenchmarks")
+    assert means.columns == ("descriptor", "mAP %", "area under curve %", "matching score %")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protocol": "oxford"}, "protocol oxford: unknown; choose one of doap, vlbenchmarks"),
+        ({"overlap_error": 0.4}, "overlap error: only the protocol vlbenchmarks"),
+        ({"protocol": "vlbenchmarks", "overlap_error": 1.0}, "overlap error: must be between 0 and 1, not 1"),
+        ({"protocol": "vlbenchmarks", "overlap_error": 0.0}, "overlap error: must be between 0 and 1, not 0"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DoapError, match=message):
+        Oxford(Path("oxford"), **options)

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -7,8 +8,10 @@ from PIL import Image
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.reading import PairReader
+from doap.images.affine_shape import orient
 from doap.images.detectors import DETECTORS
-from doap.types import Frames, Grey
+from doap.images.frames import make_upright
+from doap.types import Frames, Grey, Orientation
 from support.sets.small_pairs import write_pair, write_sequence
 
 
@@ -55,3 +58,15 @@ def test_an_image_that_cannot_be_matched_is_named(tmp_path: Path) -> None:
 def test_an_unknown_detector_is_refused() -> None:
     with pytest.raises(DoapError, match=r"detector sift: unknown; choose one of dog, harris"):
         PairReader("sift", 50)
+
+
+def test_frames_are_oriented_as_requested(tmp_path: Path) -> None:
+    write_pair(tmp_path / "a", 0)
+    (files,) = find_pairs(tmp_path)
+    detected, upright, dominant = (
+        PairReader("harris-affine", None, orientation=orientation).open(files).first
+        for orientation in get_args(Orientation)
+    )
+    np.testing.assert_array_equal(detected.frames, DETECTORS["harris-affine"](detected.image, None))
+    np.testing.assert_array_equal(upright.frames, make_upright(detected.frames))
+    np.testing.assert_array_equal(dominant.frames, orient(detected.image, detected.frames))

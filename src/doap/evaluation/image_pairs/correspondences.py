@@ -1,10 +1,10 @@
-"""Corresponding frames of two images: overlapping ellipses under the ground-truth homography, one to one.
+"""Corresponding frames of two images: overlapping ellipses under the ground-truth homography.
 
-The rule is that of VLBenchmarks, which follows Mikolajczyk et al. (IJCV 2005). A frame of the second image is
-transformed into the first. Both ellipses are enlarged about their centres by the factor that gives the first one a
-radius of 30 pixels, so that small and large frames are treated alike. They correspond if 1 - intersection / union is
-then less than 0.5. Frames whose centres are more than four radii of the first frame apart never correspond, because 30
-pixels are far for a small frame. Pairs are selected greedily by overlap, largest first; no frame is used twice.
+A frame of the second image is transformed into the first. Both ellipses are enlarged about their centres by the factor
+that gives the first one a radius of 30 pixels, so that small and large frames are treated alike (Mikolajczyk et al.,
+IJCV 2005). They overlap sufficiently if 1 - intersection / union is then less than 0.5. Frames whose centres are more
+than four radii of the first frame apart never do, because 30 pixels are far for a small frame. This much is common with
+VLBenchmarks; `find_correspondences` and `common_frames` are our own rule.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ def common_frames(frames: Frames, homography: Homography, shape: tuple[int, ...]
 
 
 def find_correspondences(first: Frames, second: Frames, homography: Homography) -> NDArray[np.int64]:
-    """Find pairs of frames that show the same region; no frame is in two pairs.
+    """Find pairs of frames that show the same region, one to one: greedily by overlap, largest first.
 
     Overlaps equal to three decimals are ordered by the rotation between the frames, smallest first. This keeps apart
     the frames of a point that has several orientations.
@@ -57,20 +57,54 @@ def find_correspondences(first: Frames, second: Frames, homography: Homography) 
     Returns:
         (C, 2) indices into `first` and `second`, in the order of `first`.
     """
+    pairs, overlaps = overlapping_pairs(first, second, homography)
+    i, j = pairs.T
     back = transform_frames(second, invert_homography(homography))
-    i, j = _candidates(first, back)
+    order = np.lexsort((_rotation(first[i], back[j]), -overlaps.round(3)))
+    return select_one_to_one(pairs[order])
+
+
+def overlapping_pairs(
+    first: Frames, second: Frames, homography: Homography, overlap_error: float = OVERLAP_ERROR
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Find all pairs of frames whose enlarged ellipses overlap sufficiently; a frame may be in several.
+
+    Args:
+        first: (N, 2, 3) frames of the first image.
+        second: (K, 2, 3) frames of the second image.
+        homography: Homography from the first to the second image.
+        overlap_error: Limit of 1 - intersection / union.
+
+    Returns:
+        (P, 2) indices into `first` and `second`, ascending, and (P,) overlaps.
+    """
+    back = transform_frames(second, invert_homography(homography))
+    i, j = _candidates(first, back, overlap_error)
     overlaps = np.empty(len(i))
     for start in range(0, len(i), CHUNK_SIZE):
         chunk = slice(start, start + CHUNK_SIZE)
         factor = RADIUS / scales(first[i[chunk]])
         overlaps[chunk] = overlap(_enlarge(first[i[chunk]], factor), _enlarge(back[j[chunk]], factor))
-    sufficient = overlaps > 1 - OVERLAP_ERROR
-    i, j, overlaps = i[sufficient], j[sufficient], overlaps[sufficient]
-    order = np.lexsort((_rotation(first[i], back[j]), -overlaps.round(3)))
-    return _one_to_one(i[order], j[order])
+    sufficient = overlaps > 1 - overlap_error
+    return np.stack([i[sufficient], j[sufficient]], 1), overlaps[sufficient]
 
 
-def _candidates(first: Frames, back: Frames) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def select_one_to_one(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Select (P, 2) pairs greedily in their order, skipping indices already used.
+
+    Returns:
+        (C, 2) pairs, ascending.
+    """
+    partner: dict[int, int] = {}
+    used: set[int] = set()
+    for a, b in pairs.tolist():
+        if a not in partner and b not in used:
+            partner[a] = b
+            used.add(b)
+    return np.array(sorted(partner.items()), np.int64).reshape(-1, 2)
+
+
+def _candidates(first: Frames, back: Frames, overlap_error: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return indices of pairs close in position and area: intersection / union is at most the ratio of the areas."""
     rows, columns = [], []
     sizes, other_sizes = scales(first), scales(back)
@@ -79,7 +113,7 @@ def _candidates(first: Frames, back: Frames) -> tuple[NDArray[np.int64], NDArray
         block = slice(start, start + step)
         distances = np.hypot(*(first[block, None, axis, 2] - back[None, :, axis, 2] for axis in (0, 1)))
         ratio = (sizes[block, None] / other_sizes) ** 2
-        similar = np.minimum(ratio, 1 / ratio) > 1 - OVERLAP_ERROR
+        similar = np.minimum(ratio, 1 / ratio) > 1 - overlap_error
         i, j = np.nonzero((distances < MAX_DISTANCE * sizes[block, None]) & similar)
         rows.append(i + start)
         columns.append(j)
@@ -96,14 +130,3 @@ def _rotation(first: Frames, second: Frames) -> NDArray[np.float64]:
     """Return the angle between paired frames, (P,) in radians: the rotation in A⁻¹ B."""
     between = np.linalg.solve(first[:, :, :2].astype(np.float64), second[:, :, :2].astype(np.float64))
     return np.abs(np.arctan2(between[:, 1, 0] - between[:, 0, 1], between[:, 0, 0] + between[:, 1, 1]))
-
-
-def _one_to_one(i: NDArray[np.int64], j: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Select pairs (i, j) greedily in their order, skipping indices already used."""
-    partner: dict[int, int] = {}
-    used: set[int] = set()
-    for a, b in zip(i.tolist(), j.tolist(), strict=True):
-        if a not in partner and b not in used:
-            partner[a] = b
-            used.add(b)
-    return np.array(sorted(partner.items()), np.int64).reshape(-1, 2)

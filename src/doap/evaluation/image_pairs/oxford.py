@@ -1,14 +1,14 @@
 """Image matching in the Oxford sequences: detection, extraction, description and matching, as in the paper.
 
-A sequence has six images; the first is matched with each of the others. `scoring` defines the measures of a pair,
-`correspondences` which matches are correct. AP of a sequence is the mean over its five pairs, mAP the mean over
-sequences.
+A sequence has six images; the first is matched with each of the others. AP of a sequence is the mean over its five
+pairs, mAP the mean over sequences. There are two protocols: "doap", our own rule (`scoring`, `correspondences`), and
+"vlbenchmarks", that of VLBenchmarks' descriptor matching (`vlbenchmarks`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from doap.datasets.official.image_sequences import find_sequences
 from doap.datasets.sets.image_pairs import PairFiles, sequence_pairs
@@ -18,24 +18,31 @@ from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Table
 from doap.evaluation.image_pairs import correspondences
 from doap.evaluation.image_pairs.reading import PairReader
-from doap.evaluation.image_pairs.scoring import score_all
+from doap.evaluation.image_pairs.scoring import PairScorer, score_all, score_pair
 from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES
 from doap.evaluation.image_pairs.tables import compare_all, oxford_tables
+from doap.evaluation.image_pairs.vlbenchmarks import VlbenchmarksScorer
 from doap.evaluation.metrics import significance
-from doap.types import StepProgress, no_step_progress
+from doap.types import Orientation, OxfordProtocol, StepProgress, no_step_progress
 
 PAPER_DETECTOR, PAPER_EXTENT = "harris-affine", 3.0
 
 
 @dataclass(frozen=True)
 class Oxford:
-    """Matching in the Oxford sequences; a `Benchmark`. The defaults are those of the paper.
+    """Matching in the Oxford sequences; a `Benchmark`. The default detector and extent are those of the paper.
 
     Attributes:
         data: Folder of sequences, in the layout of Oxford or HPatches.
         detector: Name of a detector in `DETECTORS`.
         extent: Extent with which the methods were opened; None if each uses its own.
-        keypoints: Number of strongest keypoints per image.
+        keypoints: Number of strongest keypoints per image; None for all.
+        protocol: "doap" or "vlbenchmarks".
+        overlap_error: Overlap error of corresponding frames in the protocol "vlbenchmarks"; None for 0.5.
+        orientation: Orientation of the frames; "detector" leaves it as detected.
+
+    Raises:
+        DoapError: If there is no such protocol, or the overlap error is not between 0 and 1 or for another protocol.
     """
 
     name: ClassVar[str] = "oxford"
@@ -43,20 +50,35 @@ class Oxford:
     data: Path
     detector: str = PAPER_DETECTOR
     extent: float | None = PAPER_EXTENT
-    keypoints: int = 1000
+    keypoints: int | None = 1000
+    protocol: OxfordProtocol = "doap"
+    overlap_error: float | None = None
+    orientation: Orientation = "detector"
+
+    def __post_init__(self) -> None:
+        if self.protocol not in get_args(OxfordProtocol):
+            raise DoapError(f"protocol {self.protocol}: unknown; choose one of {', '.join(get_args(OxfordProtocol))}")
+        if self.overlap_error is not None and self.protocol != "vlbenchmarks":
+            raise DoapError("overlap error: only the protocol vlbenchmarks has one to choose")
+        if self.overlap_error is not None and not 0 < self.overlap_error < 1:
+            raise DoapError(f"overlap error: must be between 0 and 1, not {self.overlap_error:g}")
 
     def evaluate(self, methods: Sequence[Method], progress: StepProgress = no_step_progress) -> Result:
         """Match all pairs with all methods; see `Benchmark.evaluate`."""
-        reader, pairs = PairReader(self.detector, self.keypoints), find_oxford(self.data)
-        scores = score_all(map(reader.open, pairs), len(pairs), methods, progress)
+        reader = PairReader(self.detector, self.keypoints, orientation=self.orientation)
+        pairs = find_oxford(self.data)
+        score, rule = self._scorer()
+        scores = score_all(map(reader.open, pairs), len(pairs), methods, progress, score)
         return Result(
             benchmark=self.name,
             settings={
                 "data": str(self.data),
                 "detector": self.detector,
                 "extent": format_extent(self.extent),
-                "keypoints": self.keypoints,
-                "correspondences": correspondences.RULE,
+                "keypoints": "all" if self.keypoints is None else self.keypoints,
+                "orientation": self.orientation,
+                "protocol": self.protocol,
+                "correspondences": rule,
                 "statistics": significance.RULE,
                 "paper's six": PAPER_SEQUENCES,
             },
@@ -64,6 +86,13 @@ class Oxford:
             scores=scores,
             comparisons=compare_all(scores),
         )
+
+    def _scorer(self) -> tuple[PairScorer, str]:
+        """Return the function that scores a pair by the protocol, and its rule in words."""
+        if self.protocol == "doap":
+            return score_pair, correspondences.RULE
+        scorer = VlbenchmarksScorer(self.overlap_error or correspondences.OVERLAP_ERROR)
+        return scorer, scorer.rule
 
     @staticmethod
     def tables(result: Result) -> list[Table]:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from doap.evaluation.harness.bars import WHISKERS, colours_of, interval_errors
 from doap.evaluation.harness.result import Result
-from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES, by_sequence
+from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES, by_sequence, protocol_of
 from doap.evaluation.metrics.significance import summarise
 from doap.files import write_figure
 
@@ -37,7 +37,8 @@ def draw_oxford(result: Result, path: Path) -> None:
     axes.set_ylabel("AP %")
     settings = result.settings
     axes.set_title(
-        f"{settings['detector']}, extent {settings['extent']}, {settings['keypoints']} keypoints"
+        f"{settings['detector']}, extent {settings['extent']}, {settings['keypoints']} keypoints, "
+        f"protocol {protocol_of(result)}"
         + ("; * the paper's six, by our reading" if set(sequences) & set(PAPER_SEQUENCES) else ""),
         fontsize=10,
     )

@@ -8,9 +8,11 @@ from doap.datasets.sets.image_pairs import PairFiles, read_points
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.scoring import ImagePair, View
 from doap.geometry.ground_truth import GroundTruth, from_homography, from_points
+from doap.images.affine_shape import orient
 from doap.images.detectors import DETECTORS
+from doap.images.frames import make_upright
 from doap.images.reading import read_grey
-from doap.types import Geometry
+from doap.types import Geometry, Orientation
 
 MAX_VIEWS = 4  # images in memory: those of a pair, and a reference that is used again
 
@@ -20,19 +22,27 @@ class PairReader:
 
     Args:
         detector: Name of a detector in `DETECTORS`.
-        keypoints: Number of strongest keypoints per image.
+        keypoints: Number of strongest keypoints per image; None for all.
         geometry: Geometry to fit to labelled points.
+        orientation: Orientation of the frames.
 
     Raises:
         DoapError: If there is no such detector.
     """
 
-    def __init__(self, detector: str, keypoints: int, geometry: Geometry = "fundamental") -> None:
+    def __init__(
+        self,
+        detector: str,
+        keypoints: int | None,
+        geometry: Geometry = "fundamental",
+        orientation: Orientation = "detector",
+    ) -> None:
         if detector not in DETECTORS:
             raise DoapError(f"detector {detector}: unknown; choose one of {', '.join(DETECTORS)}")
         self.detector = detector
         self.keypoints = keypoints
         self.geometry: Geometry = geometry
+        self.orientation: Orientation = orientation
         self._view = lru_cache(MAX_VIEWS)(self._read_view)
 
     def open(self, files: PairFiles) -> ImagePair:
@@ -49,6 +59,10 @@ class PairReader:
         frames = DETECTORS[self.detector](image, self.keypoints)
         if not len(frames):
             raise DoapError(f"{path}: no keypoint found by {self.detector}; is it flat or tiny?")
+        if self.orientation == "upright":
+            frames = make_upright(frames)
+        elif self.orientation == "dominant":
+            frames = orient(image, frames)
         return View(image, frames)
 
     def _ground_truth(self, files: PairFiles, shape: tuple[int, ...]) -> GroundTruth:

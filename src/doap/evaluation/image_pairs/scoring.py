@@ -38,7 +38,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class View:
     """An image and its (N, 2, 3) frames."""
 
@@ -46,7 +46,7 @@ class View:
     frames: Frames
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ImagePair:
     """Two images, their frames and the ground truth.
 

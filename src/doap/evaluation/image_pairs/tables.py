@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Row, Table, number
 from doap.evaluation.image_pairs.scoring import PIXELS
-from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES, by_sequence, mean_of_six
+from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES, by_sequence, mean_of_six, protocol_of
 from doap.evaluation.metrics.significance import LEVEL, RESAMPLES, clusters_of, compare, summarise
 
 # Measures that are averaged with intervals and tested: heading and number format.
-MEASURES = {"ap": ("mAP %", ".1f"), "matching score": ("matching score %", ".1f"), "inliers": ("inliers", ".0f")}
+# A result has those of its protocol.
+MEASURES = {
+    "ap": ("mAP %", ".1f"),
+    "area under curve": ("area under curve %", ".1f"),
+    "matching score": ("matching score %", ".1f"),
+    "inliers": ("inliers", ".0f"),
+}
 RATES = {
     **{f"correct within {pixels} px": f"{pixels} px" for pixels in PIXELS},
     "geometry correct": "correct geometry",
@@ -30,7 +36,7 @@ def pairs_tables(result: Result) -> list[Table]:
 
 def compare_all(scores: Sequence[Score]) -> list[Score]:
     """Compute the paired tests of every two descriptors, for `Result.comparisons`."""
-    return compare(scores, list(MEASURES))
+    return compare(scores, _measures(scores))
 
 
 def sequence_table(result: Result) -> Table:
@@ -47,7 +53,7 @@ def sequence_table(result: Result) -> Table:
     return Table(
         (*columns, *(["mean of *"] if has_six else [])),
         tuple(rows),
-        title="AP %, mean over the pairs of a sequence",
+        title=f"AP %, mean over the pairs of a sequence, protocol {protocol_of(result)}",
         note="* the paper's six, by our reading: it names graf and boat" if has_six else "",
         better="more",
     )
@@ -56,14 +62,15 @@ def sequence_table(result: Result) -> Table:
 def means_table(result: Result) -> Table:
     """Return means over pairs with their intervals, best first."""
     scores = result.scores
-    rows = summarise(scores, list(MEASURES))
+    measures = _measures(scores)
+    rows = summarise(scores, measures)
     clusters = len(set(clusters_of(scores)))
     pairs = len({(row["sequence"], row["pair"]) for row in scores})
     resampled = f"{clusters} sequences of {pairs} pairs" if clusters < pairs else f"{pairs} pairs"
     few = "; of so few, they are too narrow" if clusters < MIN_CLUSTERS else ""
     return Table(
-        ("descriptor", *(name for name, _ in MEASURES.values())),
-        tuple(Row((str(row["descriptor"]), *(_with_interval(row, column) for column in MEASURES))) for row in rows),
+        ("descriptor", *(MEASURES[column][0] for column in measures)),
+        tuple(Row((str(row["descriptor"]), *(_with_interval(row, column) for column in measures))) for row in rows),
         title="Means over pairs",
         note=f"{LEVEL} % intervals: {resampled} resampled {RESAMPLES:,} times{few}" if clusters > 1 else "",
     )
@@ -107,7 +114,12 @@ def tests_tables(result: Result) -> list[Table]:
 
 
 def _best_first(result: Result) -> list[str]:
-    return [str(row["descriptor"]) for row in summarise(result.scores, list(MEASURES))]
+    return [str(row["descriptor"]) for row in summarise(result.scores, _measures(result.scores))]
+
+
+def _measures(scores: Sequence[Score]) -> list[str]:
+    """Return the columns of `MEASURES` that the rows have."""
+    return [column for column in MEASURES if column in scores[0]]
 
 
 def _with_interval(row: Score, column: str) -> str:

@@ -1,0 +1,63 @@
+"""One-to-one matching of descriptors, greedily by distance."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from doap.types import Descriptors
+
+BLOCK_ROWS = 1024
+
+
+def match_one_to_one(first: Descriptors, second: Descriptors) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Match descriptors greedily: the nearest pair is taken, both items are removed, and so on.
+
+    Every item of the smaller set gets a partner. Real-valued descriptors are compared by Euclidean distance, packed
+    bits (uint8) by Hamming distance. Equal distances are ordered by the index into `first`, then into `second`. The
+    whole distance matrix is held in memory, as float32.
+
+    Args:
+        first: (N, D) float32, or (N, bits / 8) uint8.
+        second: (K, …) of the same kind.
+
+    Returns:
+        (min(N, K), 2) indices into first and second, ascending in the first; (min(N, K),) distances.
+
+    Example:
+        >>> import numpy as np
+        >>> match_one_to_one(np.float32([[0], [1]]), np.float32([[0.9], [0.7]]))  # the second takes 0.9
+        (array([[0, 1],
+               [1, 0]]), array([0.69999999, 0.1       ]))
+    """
+    partners, nearest_distances = np.full(len(first), -1), np.zeros(len(first))
+    rows, columns = np.arange(len(first)), np.arange(len(second))
+    distances = _distances(first, second)
+    # Pairs that are nearest to each other among those left are taken by the greedy order before any pair they block.
+    while distances.size:
+        nearest, nearest_back = distances.argmin(1), distances.argmin(0)
+        mutual = nearest_back[nearest] == np.arange(len(rows))
+        taken = nearest[mutual]
+        partners[rows[mutual]] = columns[taken]
+        nearest_distances[rows[mutual]] = distances[mutual, taken]
+        left = np.ones(len(columns), bool)
+        left[taken] = False
+        rows, columns = rows[~mutual], columns[left]
+        distances = distances[np.ix_(~mutual, left)]
+    matched = np.flatnonzero(partners >= 0)
+    return np.stack([matched, partners[matched]], 1), nearest_distances[matched]
+
+
+def _distances(first: Descriptors, second: Descriptors) -> NDArray[np.float32]:
+    """Compute Euclidean or Hamming distances, (N, K).
+
+    Products are computed in float64 and rounded to float32, so that equal descriptors get equal distances.
+    """
+    is_binary = first.dtype == np.uint8
+    a, b = (torch.from_numpy(np.unpackbits(x, axis=1) if is_binary else x).double() for x in (first, second))
+    distances = np.empty((len(first), len(second)), np.float32)
+    for start in range(0, len(first), BLOCK_ROWS):
+        block = a[start : start + BLOCK_ROWS]
+        squared = (block.square().sum(1, keepdim=True) + b.square().sum(1) - 2 * block @ b.T).clamp(min=0)
+        squared[squared < 1e-12] = 0
+        distances[start : start + BLOCK_ROWS] = squared.numpy() if is_binary else squared.sqrt().numpy()
+    return distances
