@@ -34,7 +34,7 @@ def patches(tmp_path: Path) -> PatchSet:
     [
         {"kind": "binary", "pooled_weight": 1.0},
         {"objective": "hardnet"},
-        {"objective": "l2net", "lr": 1e-6},
+        {"objective": "l2net"},
         {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny"},
         {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny", "dimensions": 128},
     ],

@@ -44,6 +44,7 @@ def test_yaml_round_trip(tmp_path: Path) -> None:
         ("matching_weight: 1\nobjective: hardnet", [], "matching_weight and bin_power need objective=ap, not hardnet"),
         ("bin_power: 1.5\nobjective: fastap", [], "matching_weight and bin_power need objective=ap, not fastap"),
         ("bin_power: 0", [], "bin_power: Input should be greater than 0"),
+        ("objective: l2net\nnetwork: hynet", [], "objective=l2net compares batch-normalised feature maps"),
         ("mining_clusters: 40", [], "mining_clusters and mining_percentile need label_mining=true"),
         ("", ["mining_percentile=30"], "mining_clusters and mining_percentile need label_mining=true"),
         ("label_mining: true", ["mining_clusters=0"], "mining_clusters: Input should be greater than or equal to 1"),
