@@ -8,8 +8,8 @@ from support.sets.look_alike_frames import look_alike_frames
 
 
 def test_sets_are_made_and_summarised(doap: Doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = LookAlikeSettings(patches=50, pairs=20, groups=4, points=3, seed=7)
-    monkeypatch.setattr(LookAlikeSettings, "quick", lambda seed: tiny if seed == 7 else pytest.fail("other seed"))
+    tiny = LookAlikeSettings(patches=50, pairs=20, groups=4, points=3)
+    monkeypatch.setattr(LookAlikeSettings, "quick", lambda: tiny)
     look_alike_frames().save(tmp_path / "frames")
     status, output, _ = doap("data", "look-alike", "frames", "-o", "sets", "--quick", "--seed", 7)
     assert status == 0

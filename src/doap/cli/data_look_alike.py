@@ -1,5 +1,6 @@
 """`doap data look-alike`: sets in the official formats from photos."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from doap.cli.console import say, step_bar
 from doap.datasets.build.settings import LookAlikeSettings
 
 EXAMPLE = "Example: doap data look-alike sets/frames -o sets/look-alike"
+DEFAULT = LookAlikeSettings()
 
 
 def look_alike(
@@ -17,7 +19,10 @@ def look_alike(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to create, or to continue.")],
     quick: Annotated[bool, typer.Option("--quick", help="Make small sets, to try a protocol.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of scenes, points, pairs, warps and jitter.")] = 0,
+    jitter: Annotated[
+        bool, typer.Option(help="Cut Phototour patches as easy and hard jittered views; plain ones are very easy.")
+    ] = DEFAULT.jitter,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of scenes, points, pairs, warps and jitter.")] = DEFAULT.seed,
 ) -> None:
     """Make sets in the formats of Phototour, RomePatches and HPatches from photos, where the official data is missing.
 
@@ -28,7 +33,8 @@ def look_alike(
     from doap.datasets.build.look_alike import PHOTOTOUR_SETS, make_look_alike, read_record
     from doap.datasets.official.romepatches import HALVES
 
-    settings = LookAlikeSettings.quick(seed) if quick else LookAlikeSettings(seed=seed)
+    sizes = LookAlikeSettings.quick() if quick else DEFAULT
+    settings = replace(sizes, jitter=jitter, seed=seed)
     with step_bar() as progress:
         make_look_alike(source, output, settings, progress)
     sets = read_record(output)["sets"]

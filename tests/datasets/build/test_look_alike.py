@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from doap.evaluation.romepatches.benchmark import RomePatches
 from doap.images.extraction import Pyramid, extract_patches
 from support.sets.look_alike_frames import look_alike_frames
 
-SETTINGS = LookAlikeSettings(patches=120, pairs=60, groups=20, points=6, seed=3)
+SETTINGS = LookAlikeSettings(patches=120, pairs=60, groups=20, points=6, jitter=False, seed=3)
 SETS = (*PHOTOTOUR_SETS, "romepatches", "hpatches")
 
 
@@ -264,6 +265,22 @@ def test_photos_are_built_first(made: Path, source: Path, tmp_path: Path, monkey
     assert read_record(tmp_path / "sets")["sets"] == {**expected, "hpatches": {}}
 
 
+def test_jitter_changes_the_patches_of_phototour_only(
+    made: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_alike, "write_hpatches_part", lambda *_: {})  # for speed
+    make_look_alike(source, tmp_path / "sets", replace(SETTINGS, jitter=True))
+    for name in PHOTOTOUR_SETS:
+        plain, jittered = open_dataset(made / name), open_dataset(tmp_path / "sets" / name)
+        np.testing.assert_array_equal(plain.groups, jittered.groups)
+        pixels = [data.take(np.arange(len(data))).reshape(len(data), -1) for data in (plain, jittered)]
+        assert not (pixels[0] == pixels[1]).all(axis=1).any()
+        assert np.median([np.corrcoef(*pair)[0, 1] for pair in zip(*pixels, strict=True)]) > 0.5
+    expected, rome = (open_dataset(folder / "romepatches") for folder in (made, tmp_path / "sets"))
+    every = np.arange(len(expected))
+    np.testing.assert_array_equal(rome.take(every), expected.take(every))
+
+
 def test_a_damaged_record_is_one_line(source: Path, tmp_path: Path) -> None:
     (tmp_path / RECORD).write_text("{")
     with pytest.raises(DoapError, match=r"look-alike\.json: damaged"):
@@ -272,5 +289,5 @@ def test_a_damaged_record_is_one_line(source: Path, tmp_path: Path) -> None:
 
 def test_settings_are_recorded(made: Path) -> None:
     record = json.loads((made / RECORD).read_text())
-    assert record["settings"] == {"patches": 120, "pairs": 60, "groups": 20, "points": 6, "seed": 3}
+    assert record["settings"] == {"patches": 120, "pairs": 60, "groups": 20, "points": 6, "jitter": False, "seed": 3}
     assert list(record["sets"]) == list(SETS)

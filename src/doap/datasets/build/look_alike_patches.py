@@ -1,7 +1,8 @@
 """Patches of tracked points in the official formats of Phototour and RomePatches, with real groups and real pairs.
 
 Both are cut around the frames of a 3D point in its different photos, each at its own scale and orientation, as the
-official patches are. Frames whose patch leaves the photo are left out.
+official patches are. Frames whose patch leaves the photo are left out. Phototour patches are jittered by default; see
+`LookAlikeSettings`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,8 @@ from doap.images.extraction import are_patches_inside
 from doap.types import Progress, no_progress
 
 VIEWS_PER_POINT = {2: 0.65, 3: 0.22, 4: 0.09, 5: 0.04}  # of Phototour: 2.5 on average
+EASY, HARD = 1, 2  # levels of jitter
 PER_GROUP = 10  # patches of a RomePatches group
-EASY = 1  # level of the jitter that fills up groups
 MAX_ROUNDS = 50  # of sampling non-matching pairs
 
 
@@ -100,8 +101,8 @@ def write_phototour_part(
 ) -> dict[str, Any]:
     """Write a Phototour folder from tracked points, and return its counts.
 
-    The number of patches per point is sampled from `VIEWS_PER_POINT`. The numbers of the points are the groups of the
-    frame set.
+    The number of patches per point is sampled from `VIEWS_PER_POINT`; with jitter, half of the patches are easy views
+    and half are hard ones. The numbers of the points are the groups of the frame set.
     """
     views = find_point_views(data, scenes, random)
     wanted = random.choice(list(VIEWS_PER_POINT), len(views.sizes), p=list(VIEWS_PER_POINT.values()))
@@ -112,7 +113,8 @@ def write_phototour_part(
     pairs = sample_pairs(points, data.overlaps, settings.pairs, random)
     if not len(pairs):
         raise DoapError(f"{folder.name}: no pairs of tracked points in {', '.join(s.name for s in scenes)}; add photos")
-    patches = cut_items(data, items, np.zeros_like(items), phototour.SIZE, settings.seed, progress)
+    levels = random.choice((EASY, HARD), len(items)) if settings.jitter else np.zeros_like(items)
+    patches = cut_items(data, items, levels, phototour.SIZE, settings.seed, progress)
     phototour.write_phototour(folder, patches, points, pairs)
     return {
         "scenes": [scene.name for scene in scenes],
