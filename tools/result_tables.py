@@ -44,6 +44,7 @@ def hpatches() -> dict[str, str]:
 def oxford() -> dict[str, str]:
     """Return the text of each table of results-oxford.md, by name."""
     return {
+        "oxford-vlbenchmarks": result_text("oxford-vlbenchmarks", oxford_tables),
         "oxford-harris-affine": result_text("oxford-harris-affine", oxford_tables),
         "oxford-dog": result_text("oxford-dog", oxford_tables),
         "oxford-dog-17": result_text("oxford-dog-17", lambda result: [sequence_table(result)]),
