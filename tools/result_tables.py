@@ -43,11 +43,10 @@ def hpatches() -> dict[str, str]:
 
 def oxford() -> dict[str, str]:
     """Return the text of each table of results-oxford.md, by name."""
-    return {
-        "oxford-vlbenchmarks": result_text("oxford-vlbenchmarks", oxford_tables),
-        "oxford-harris-affine": result_text("oxford-harris-affine", oxford_tables),
-        "oxford-dog": result_text("oxford-dog", oxford_tables),
-        "oxford-dog-17": result_text("oxford-dog-17", lambda result: [sequence_table(result)]),
+    complete = ("oxford-vlbenchmarks", "oxford-harris-affine", "oxford-dog")
+    by_sequence = ("oxford-vlfeat-frames", "oxford-vlbenchmarks-harris-affine", "oxford-dog-17")
+    return {name: result_text(name, oxford_tables) for name in complete} | {
+        name: result_text(name, lambda result: [sequence_table(result)]) for name in by_sequence
     }
 
 
