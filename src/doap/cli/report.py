@@ -15,7 +15,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RESULTS",
-            help="Files of doap eval --json, sweep.json, alignment*.png and label-mining*.png, or folders of them.",
+            help="Files of doap eval --json, sweep.json, alignment*.png, label-mining*.png and patches*.png, or folders of them.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for index.html and its pictures.")],

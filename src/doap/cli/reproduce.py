@@ -43,6 +43,9 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(min=1, help="Trainings at the same time; with several GPUs they use them in turn.")
     ] = 1,
+    steps: Annotated[
+        int, typer.Option(min=1, help="For look-alike sets: steps of each training, rounded up to epochs.")
+    ] = 3000,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value that overrides all recipes; repeatable.")
     ] = None,
@@ -61,7 +64,7 @@ def reproduce(
 
     folder = _open_data(data, photos, output, quick)
     request = Request(
-        targets, _targets(folder), folder, output, choose_device(device), jobs, tuple(settings or ()), quick
+        targets, _targets(folder), folder, output, choose_device(device), jobs, tuple(settings or ()), quick, steps
     )
     if dry_run:
         _describe(request)
@@ -106,20 +109,19 @@ def _targets(data: "DataFolder") -> "dict[str, Target]":
 
 def _describe(request: "Request") -> None:
     """Print the data and the trainings of each target."""
-    from doap.experiments.reproduce.plan import make_plan
+    from doap.experiments.reproduce.data import DataFolder
+    from doap.experiments.reproduce.plan import find_targets, make_plan
     from doap.experiments.reproduce.run import RUNS
 
-    for target in _requested(request):
-        missing = request.data.missing(target.datasets)
+    # Only the run folders are of interest: recipes are not adapted to the data, which may be missing.
+    unadapted = DataFolder(request.data.folder)
+    for target in find_targets(request.names, request.targets):
         say(f"{target.name}: needs {', '.join(target.datasets)}")
-        if missing:
-            say(f"  {request.data.explain_missing(target)}", style="yellow")
-        plan = make_plan([target], request.data, request.folder / RUNS, request.device, request.settings)
+        lacking = request.data.explain_missing(target)
+        if lacking:
+            say(f"  {lacking}", style="yellow")
+        plan = make_plan([target], unadapted, request.folder / RUNS, request.device, request.settings)
         say(f"  {plan.summary()}")
-
-
-def _requested(request: "Request") -> "list[Target]":
-    return [request.targets[name] for name in request.targets if name in request.names or "all" in request.names]
 
 
 def _write_page(request: "Request", outcome: "Outcome") -> None:
@@ -137,10 +139,14 @@ def _setup_lines(request: "Request", outcome: "Outcome") -> list[str]:
     lines = []
     if request.is_quick:
         lines.append("Quick: tiny sets and networks trained for a few batches. These figures mean nothing.")
-    if request.data.is_look_alike:
+    elif request.data.is_look_alike:
         lines.append(
             f"The data sets in {request.data.folder} are look-alikes: made from other photos, in the official formats. "
             "Figures on them compare the measured methods with each other, not with the published figures."
+        )
+        lines.append(
+            f"Trainings take {request.steps:,} steps; the learning rate falls linearly to 0. Each objective has the "
+            "best of the same initial rates, instead of the paper's."
         )
     if request.settings:
         lines.append(f"All recipes were changed by {' '.join(request.settings)}.")

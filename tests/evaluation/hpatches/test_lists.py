@@ -50,7 +50,7 @@ def test_sampled_queries_follow_the_rule(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("doap.evaluation.hpatches.lists.DISTRACTORS", 200)
     rows = {"i_a": 400, "v_b": 4000, "v_c": 1000}
     pixels = small_set(rows)
-    flat = pixels.shards[0].copy()
+    flat = np.array(pixels.shards[0])
     flat[: 400 * 16] = 7  # the first sequence has nothing to see
     patches = PatchSet([flat], pixels.groups, pixels.sequences, sequence_names=pixels.sequence_names)
     lists = sample_queries(patches, 0)

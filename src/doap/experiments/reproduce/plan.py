@@ -6,6 +6,7 @@ from pathlib import Path
 
 from doap.errors import DoapError
 from doap.experiments.reproduce.data import DataFolder
+from doap.experiments.reproduce.equal_terms import STEPS, equal_terms
 from doap.experiments.reproduce.runner import Job
 from doap.experiments.reproduce.targets import BatchSizes, Target, Training
 from doap.experiments.sweep import Sweep, plan_sweep
@@ -57,11 +58,6 @@ class Plan:
     is_quick: bool
     settings: tuple[str, ...]
 
-    def datasets(self) -> list[str]:
-        """Return the names of all data sets that are read."""
-        optional = [name for target in self.targets for name in target.optional if not self.data.missing([name])]
-        return list(dict.fromkeys([*(name for target in self.targets for name in target.datasets), *optional]))
-
     def summary(self) -> str:
         """Return the number of trainings and how many of them are finished, as text."""
         finished = sum(is_complete(job.run) for job in self.jobs)
@@ -69,6 +65,18 @@ class Plan:
         started = sum(job.run.exists() for job in self.jobs) - finished - failed
         notes = [f"{finished} finished", f"{started} started"] + ([f"{failed} failed"] if failed else [])
         return f"{len(self.jobs)} trainings ({', '.join(notes)})"
+
+
+def find_targets(names: Sequence[str], targets: dict[str, Target]) -> list[Target]:
+    """Return targets by name; all of them for "all".
+
+    Raises:
+        DoapError: For an unknown name.
+    """
+    unknown = [name for name in names if name != "all" and name not in targets]
+    if unknown:
+        raise DoapError(f"{unknown[0]}: no such table or figure here; choose from {', '.join(targets)}, all")
+    return list(targets.values()) if "all" in names else [targets[name] for name in dict.fromkeys(names)]
 
 
 def select_targets(
@@ -84,15 +92,18 @@ def select_targets(
     Raises:
         DoapError: For an unknown name, a named target whose data is missing, or if no target has its data.
     """
-    unknown = [name for name in names if name != "all" and name not in targets]
-    if unknown:
-        raise DoapError(f"{unknown[0]}: no such table or figure here; choose from {', '.join(targets)}, all")
-    selected = list(targets.values()) if "all" in names else [targets[name] for name in dict.fromkeys(names)]
+    selected = find_targets(names, targets)
     lines = {target.name: data.explain_missing(target) for target in selected}
     skipped = [line for line in lines.values() if line]
     if skipped and ("all" not in names or len(skipped) == len(selected)):
         raise DoapError("; ".join(skipped))
     return [target for target in selected if not lines[target.name]], skipped
+
+
+def find_datasets(targets: Sequence[Target], data: DataFolder) -> list[str]:
+    """Return the names of all data sets that targets read."""
+    optional = [name for target in targets for name in target.optional if not data.missing([name])]
+    return list(dict.fromkeys([*(name for target in targets for name in target.datasets), *optional]))
 
 
 def make_plan(
@@ -103,17 +114,20 @@ def make_plan(
     settings: Sequence[str] = (),
     is_quick: bool = False,
     skipped: Sequence[str] = (),
+    steps: int = STEPS,
 ) -> Plan:
     """Return the plan of a reproduction.
 
     Args:
         targets: Tables and figures whose data is there.
-        data: Folder of the data sets; for a quick plan, of the reduced sets.
+        data: Folder of the data sets; for a quick plan, of the reduced sets. On look-alike sets, recipes are changed by
+            `equal_terms`.
         folder: Parent of the run folders.
         device: "cpu" or "cuda".
         settings: `key=value` texts that override all recipes.
         is_quick: Reduce the trainings to seconds.
         skipped: Line for each requested target whose data is missing.
+        steps: Steps of each training on look-alike sets.
 
     Raises:
         DoapError: If an override is invalid.
@@ -121,7 +135,7 @@ def make_plan(
     overrides = [*(QUICK_SETTINGS if is_quick else ()), *settings]
     trainings = {training.name: training for target in targets for training in target.trainings}
     jobs = [
-        _job(training, _read_recipe(training, overrides, is_quick), data, folder, device)
+        _job(training, _read_recipe(training, data, overrides, is_quick, steps), data, folder, device)
         for training in sorted(trainings.values(), key=lambda training: training.datasets)
     ]
     sweeps = []
@@ -135,11 +149,14 @@ def make_plan(
     return Plan(tuple(targets), tuple(skipped), data, tuple(jobs), tuple(sweeps), device, is_quick, tuple(settings))
 
 
-def _read_recipe(training: Training, overrides: Sequence[str], is_quick: bool) -> Recipe:
+def _read_recipe(training: Training, data: DataFolder, overrides: Sequence[str], is_quick: bool, steps: int) -> Recipe:
     recipe = read_recipe(training.recipe, [*training.settings, *overrides])
+    adapted: list[str] = []
     if is_quick and recipe.label_mining:
-        recipe = read_recipe(training.recipe, [*training.settings, f"mining_clusters={QUICK_CLUSTERS}", *overrides])
-    return recipe
+        adapted = [f"mining_clusters={QUICK_CLUSTERS}"]
+    elif data.is_look_alike and not is_quick:
+        adapted = equal_terms(recipe, [data.path(name) for name in training.datasets], steps)
+    return read_recipe(training.recipe, [*training.settings, *adapted, *overrides]) if adapted else recipe
 
 
 def _job(training: Training, recipe: Recipe, data: DataFolder, folder: Path, device: str) -> Job:

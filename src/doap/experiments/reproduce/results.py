@@ -53,7 +53,8 @@ RULE = (
     "mean correlation of the pixels of two patches, of one group and of different groups; mAP is the tie-aware mean "
     "over levels of noise and, for retrieval, over pools"
 )
-QUICK_KEYPOINTS, KEYPOINTS = 200, 1000
+OXFORD_DETECTOR = "vlfeat-harris-affine"  # upright
+QUICK_KEYPOINTS = 200
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,11 @@ class ResultWriter:
     def _write_oxford(self, target: Target) -> None:
         benchmark = Oxford(
             self.plan.data.path("oxford"),
+            OXFORD_DETECTOR,
+            keypoints=QUICK_KEYPOINTS if self.plan.is_quick else None,
             protocol="vlbenchmarks",
-            keypoints=QUICK_KEYPOINTS if self.plan.is_quick else KEYPOINTS,
         )
-        self._evaluate("oxford", benchmark, self._methods(target, PAPER_EXTENT, benchmark.detector))
+        self._evaluate("oxford", benchmark, self._methods(target, PAPER_EXTENT, OXFORD_DETECTOR))
 
     def _write_batch_sizes(self, target: Target) -> None:
         for planned in (planned for planned in self.plan.sweeps if planned.sizes in target.sweeps):

@@ -19,7 +19,8 @@ from filelock import FileLock, Timeout
 
 from doap.errors import DoapError
 from doap.experiments.reproduce.data import DataFolder
-from doap.experiments.reproduce.plan import Plan, make_plan, select_targets
+from doap.experiments.reproduce.equal_terms import STEPS
+from doap.experiments.reproduce.plan import Plan, find_datasets, make_plan, select_targets
 from doap.experiments.reproduce.quick import make_quick_data
 from doap.experiments.reproduce.results import ResultWriter
 from doap.experiments.reproduce.runner import Report, check_runs, run_trainings
@@ -44,6 +45,7 @@ class Request:
         workers: Number of trainings at the same time.
         settings: `key=value` texts that override all recipes.
         is_quick: Reduce sets and trainings so that everything takes minutes; the figures mean nothing.
+        steps: Steps of each training on look-alike sets.
     """
 
     names: Sequence[str]
@@ -54,6 +56,7 @@ class Request:
     workers: int = 1
     settings: Sequence[str] = ()
     is_quick: bool = False
+    steps: int = STEPS
 
     @property
     def folder(self) -> Path:
@@ -88,8 +91,17 @@ def prepare(request: Request, progress: StepProgress = no_step_progress) -> Plan
     if request.is_quick:
         needed = {name for target in targets for name in (*target.datasets, *target.optional)}
         data = make_quick_data(data, sorted(needed), request.folder / "data", progress)
-    plan = make_plan(targets, data, request.folder / RUNS, request.device, request.settings, request.is_quick, skipped)
-    data.check(plan.datasets(), progress)
+    data.check(find_datasets(targets, data), progress)
+    plan = make_plan(
+        targets,
+        data,
+        request.folder / RUNS,
+        request.device,
+        request.settings,
+        request.is_quick,
+        skipped,
+        request.steps,
+    )
     check_runs(plan.jobs)
     return plan
 
@@ -133,6 +145,7 @@ def _record(request: Request, plan: Plan, failures: dict[str, str]) -> dict[str,
         "look-alike": plan.data.is_look_alike,
         "quick": plan.is_quick,
         "device": plan.device,
+        "steps": request.steps if plan.data.is_look_alike and not plan.is_quick else None,
         "settings": list(request.settings),
         "skipped": list(plan.skipped),
         "failed": list(failures.values()),

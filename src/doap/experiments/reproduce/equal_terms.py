@@ -1,0 +1,46 @@
+"""Equal terms for trainings on look-alike sets: the same number of steps for all, and a tuned learning rate for each.
+
+The epochs of the paper's recipes are those of the official data sets. On small sets they would give methods that sample
+pairs, whole groups or pairs of sequences very different numbers of steps.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from doap.datasets.official.training_set import open_training_set
+from doap.training.batches import make_sampler
+from doap.training.recipe import Recipe
+
+STEPS = 3000
+"""Default number of steps."""
+
+LEARNING_RATES = {
+    ("real", "ap"): 3.0,
+    ("binary", "ap"): 3.0,
+    ("real", "hardnet"): 3.0,
+    ("real", "hardnet-gor"): 3.0,
+    ("real", "triplet"): 3.0,
+    ("real", "triplet-gor"): 3.0,
+    ("real", "l2net"): 0.1,
+}
+"""Learning rate by kind and objective, each the best of the same values; docs/reproduction.md has the commands."""
+
+
+def equal_terms(recipe: Recipe, paths: Sequence[Path], steps: int) -> list[str]:
+    """Return the overrides of a recipe: linear decay within a number of steps from the learning rate of its objective.
+
+    The prediction layer of a Spatial Transformer keeps the learning rate of the recipe: with a higher one, an unbounded
+    transformation leaves the patch.
+
+    Args:
+        recipe: Recipe of a training.
+        paths: Folders of its training sets.
+        steps: Number of steps; rounded up to whole epochs.
+    """
+    batches = make_sampler(open_training_set(paths, recipe.split), recipe).count(0)
+    rate = LEARNING_RATES[recipe.kind, recipe.objective]
+    overrides = [f"epochs={math.ceil(steps / batches)}", "schedule=linear", f"lr={rate}"]
+    if recipe.transformer:
+        overrides.append(f"transformer_lr_divisor={recipe.transformer_lr_divisor * rate / recipe.lr:g}")
+    return overrides

@@ -1,0 +1,51 @@
+"""Equal terms on look-alike sets: steps, schedule and learning rates."""
+
+import math
+from pathlib import Path
+
+import pytest
+from support.sets.small_data_folder import make_data_folder
+
+from doap.experiments.reproduce.data import DataFolder
+from doap.experiments.reproduce.equal_terms import LEARNING_RATES, equal_terms
+from doap.experiments.reproduce.plan import make_plan
+from doap.experiments.reproduce.targets import look_alike_targets
+from doap.training.recipe import read_recipe
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    folder = make_data_folder(tmp_path_factory.mktemp("data"))
+    for scene, name in zip("abc", ("liberty", "notredame", "yosemite"), strict=True):
+        (folder / f"phototour-{name}").rename(folder / f"phototour-{scene}")
+    return DataFolder(folder, is_look_alike=True)
+
+
+def test_every_objective_of_the_targets_has_a_learning_rate() -> None:
+    for target in look_alike_targets().values():
+        for training in target.trainings:
+            recipe = read_recipe(training.recipe, list(training.settings))
+            assert LEARNING_RATES[recipe.kind, recipe.objective] > 0
+
+
+def test_steps_are_equal_for_pairs_groups_and_pairs_of_sequences(data: DataFolder, tmp_path: Path) -> None:
+    targets = look_alike_targets()
+    # 36 groups of 16 patches in three sequences; batches of 64 patches.
+    plan = make_plan([targets["figure-hpatches"]], data, tmp_path, settings=["batch_size=64"], steps=90)
+    epochs = {job.training.name: job.recipe.epochs for job in plan.jobs}
+    assert epochs["DOAP-hpatches"] == math.ceil(90 / (36 * 16 // 64))
+    assert epochs["HardNet-hpatches"] == math.ceil(90 / (36 * 2 // 64))
+    assert epochs["DOAP-ST-LM-hpatches"] == math.ceil(90 / 3)
+    assert {job.recipe.schedule for job in plan.jobs} == {"linear"}
+
+
+def test_the_prediction_layer_keeps_its_learning_rate(data: DataFolder) -> None:
+    recipe = read_recipe("hpatches-st-real", ["batch_size=64"])
+    changed = read_recipe("hpatches-st-real", ["batch_size=64", *equal_terms(recipe, [data.path("hpatches")], 50)])
+    assert changed.lr > recipe.lr
+    assert changed.lr / changed.transformer_lr_divisor == pytest.approx(recipe.lr / recipe.transformer_lr_divisor)
+
+
+def test_overrides_of_the_user_come_last(data: DataFolder, tmp_path: Path) -> None:
+    plan = make_plan([look_alike_targets()["table-2"]], data, tmp_path, settings=["batch_size=12", "lr=0.7"], steps=9)
+    assert {job.recipe.lr for job in plan.jobs} == {0.7}
