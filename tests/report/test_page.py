@@ -201,7 +201,8 @@ def test_hostile_names_are_escaped_everywhere(tmp_path: Path) -> None:
     parser = Tags()
     parser.feed(page)
     assert parser.tags <= {
-        "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "h4", "p", "code", "i", "nav", "ol", "ul", "li",
+        "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "h4", "p", "code", "i", "nav", "ol", "ul",
+        "li",
         "a", "span", "section", "div", "table", "tr", "th", "td", "b", "br", "figure", "img", "figcaption", "details",
         "summary", "pre",
     }  # fmt: skip

@@ -15,7 +15,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RESULTS",
-            help="Files of doap eval --json, sweep.json, alignment*.png, label-mining*.png and patches*.png, or folders of them.",
+            help="Files of doap eval --json, sweep.json, alignment*.png, label-mining*.png, patches*.png, or folders.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for index.html and its pictures.")],

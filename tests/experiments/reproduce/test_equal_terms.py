@@ -4,13 +4,13 @@ import math
 from pathlib import Path
 
 import pytest
-from support.sets.small_data_folder import make_data_folder
 
 from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.equal_terms import LEARNING_RATES, equal_terms
 from doap.experiments.reproduce.plan import make_plan
 from doap.experiments.reproduce.targets import look_alike_targets
 from doap.training.recipe import read_recipe
+from support.sets.small_data_folder import make_data_folder
 
 
 @pytest.fixture(scope="module")

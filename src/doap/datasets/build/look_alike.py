@@ -74,6 +74,11 @@ def make_look_alike(
         raise DoapError(f"{folder}: another run is making these sets; wait until it ends") from error
 
 
+def is_look_alike(folder: Path) -> bool:
+    """Return whether the folder of a data set was made by `make_look_alike`."""
+    return (folder / COUNTS).is_file()
+
+
 def read_record(folder: Path) -> dict[str, Any]:
     """Read the record of complete sets: "settings", "source", and "sets", the counts of each set by its name.
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from doap.datasets.build.look_alike import is_look_alike
 from doap.datasets.official.opening import open_dataset
 from doap.datasets.official.romepatches import HALVES, TEST, source_files
 from doap.datasets.sets.patch_set import PatchSet
@@ -72,6 +73,7 @@ class RomePatches:
             benchmark=self.name,
             settings={
                 "data": str(self.data),
+                "look-alike": is_look_alike(self.data),
                 "patches": {
                     half: int((patches.sequences == patches.sequence_names.index(half)).sum()) for half in halves
                 },

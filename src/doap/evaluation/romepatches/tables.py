@@ -15,12 +15,13 @@ NOTE = (
 
 
 def romepatches_table(result: Result | None) -> Table:
-    """Return the table: measured rows, then quoted ones.
+    """Return the table: measured rows, then quoted ones, unless the data is not the official one.
 
     Args:
         result: Result of `RomePatches`; None for the quoted rows alone.
     """
-    quoted = published("romepatches")
+    is_look_alike = result is not None and bool(result.settings.get("look-alike"))
+    quoted = [] if is_look_alike else published("romepatches")
     rows = measured_rows(result) if result else []
     for row in quoted:
         cells = (number(row.figures.get(half), 1) for half in HALVES)
@@ -31,8 +32,8 @@ def romepatches_table(result: Result | None) -> Table:
         text_columns=2,
         note="; ".join(filter(None, (NOTE, notes(quoted), _mark_note(result)))),
         better="more",
-        title="RomePatches",
-        sources=tuple(sources("romepatches")),
+        title="Other photos by the protocol of RomePatches" if is_look_alike else "RomePatches",
+        sources=tuple(sources("romepatches")) if quoted else (),
     )
 
 

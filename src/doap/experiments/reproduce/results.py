@@ -50,8 +50,8 @@ from doap.types import StepProgress, no_step_progress
 
 ALIGNMENT_GROUPS = 5
 RULE = (
-    "mean correlation of the pixels of two patches, of one group and of different groups; mAP is the tie-aware mean "
-    "over levels of noise and, for retrieval, over pools"
+    "mean correlation, in percent, of the pixels of two patches, of one group and of different groups; mAP is the "
+    "tie-aware mean over levels of noise and, for retrieval, over pools"
 )
 OXFORD_DETECTOR = "vlfeat-harris-affine"  # upright
 QUICK_KEYPOINTS = 200
@@ -225,7 +225,11 @@ def alignment_result(alignment: Alignment, measured: Result) -> Result:
 
 
 def _agreement(name: str, agreement: Agreement) -> Score:
-    return {"descriptor": name, "within a group": agreement.within, "between groups": agreement.between}
+    return {
+        "descriptor": name,
+        "within a group %": 100 * agreement.within,
+        "between groups %": 100 * agreement.between,
+    }
 
 
 def _is_available(baseline: str) -> bool:
