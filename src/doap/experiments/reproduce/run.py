@@ -135,10 +135,10 @@ def reproduce(
             write_text(folder / RECORD, json.dumps(_record(request, plan, failures), indent=1) + "\n")
     except Timeout as error:
         raise DoapError(f"{folder}: another reproduction writes to this folder; wait until it ends") from error
-    return Outcome(folder / RESULTS, plan.skipped, tuple(failures.values()))
+    return Outcome(folder / RESULTS, plan.skipped, tuple(failures))
 
 
-def _record(request: Request, plan: Plan, failures: dict[str, str]) -> dict[str, object]:
+def _record(request: Request, plan: Plan, failures: Sequence[str]) -> dict[str, object]:
     return {
         "targets": [target.name for target in plan.targets],
         "data": str(plan.data.folder),
@@ -148,5 +148,5 @@ def _record(request: Request, plan: Plan, failures: dict[str, str]) -> dict[str,
         "steps": request.steps if plan.data.is_look_alike and not plan.is_quick else None,
         "settings": list(request.settings),
         "skipped": list(plan.skipped),
-        "failed": list(failures.values()),
+        "failed": list(failures),
     }

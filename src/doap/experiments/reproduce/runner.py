@@ -2,10 +2,12 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable, MutableMapping, Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.sharedctypes import Synchronized, SynchronizedArray
 from pathlib import Path
 
 import torch
@@ -23,6 +25,7 @@ Report = Callable[[str, float, int, int], None]
 """Callback: `report(name, fraction, done, total)`: a training, its finished part, and the counts of trainings."""
 
 POLL_SECONDS = 0.5
+WAITING = -1.0  # finished part of a training that no worker has started
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ class _Loader:
         return self.data
 
 
-_worker = _Loader()  # of a worker process; unused in the main one
+# Of a worker process; unused in the main one.
+_worker = _Loader()
+_fractions: "SynchronizedArray[float]"  # finished part of each training, read by the main process
 
 
 def check_runs(jobs: Sequence[Job]) -> None:
@@ -80,7 +85,7 @@ def check_runs(jobs: Sequence[Job]) -> None:
             check_run(job.run, job.recipe, repr(loader.open(job)))
 
 
-def run_trainings(jobs: Sequence[Job], workers: int, report: Report) -> dict[str, str]:
+def run_trainings(jobs: Sequence[Job], workers: int, report: Report) -> list[str]:
     """Run the trainings that are not finished; resume interrupted ones.
 
     A training whose loss is not finite has failed, now and every other time; the others go on without it.
@@ -91,61 +96,68 @@ def run_trainings(jobs: Sequence[Job], workers: int, report: Report) -> dict[str
         report: Callback of the progress.
 
     Returns:
-        Message of each failed training, by name.
+        Message of each failed training.
 
     Raises:
-        DoapError: If a training cannot run, for example for lack of data.
+        DoapError: If a training cannot run, for example for lack of data. The others are stopped, and resumed when
+            they are run again.
     """
     unfinished = [job for job in jobs if not is_complete(job.run)]
     waiting = [job for job in unfinished if not (job.run / FAILURE).exists()]
-    failures = {job.training.name: _failure(job) for job in unfinished if job not in waiting}
+    failures = [_failure(job) for job in unfinished if job not in waiting]
     finished = len(jobs) - len(waiting)
     if workers == 1 or len(waiting) < 2:
         loader = _Loader()
-        for number, job in enumerate(waiting, finished):
-            message = _train(job, loader, _counted(report, job, number, len(jobs)))
-            failures |= {job.training.name: message} if message else {}
+        messages = [
+            _train(job, loader, _counted(report, job, number, len(jobs)))
+            for number, job in enumerate(waiting, finished)
+        ]
     else:
-        failures |= _run_in_processes(waiting, workers, finished, len(jobs), report)
-    return failures
+        messages = _run_in_processes(waiting, workers, finished, len(jobs), report)
+    return [*failures, *filter(None, messages)]
 
 
 def _counted(report: Report, job: Job, done: int, total: int) -> Callable[[Status], None]:
     return lambda status: report(job.training.name, 0.0 if status.preparation else status.done, done, total)
 
 
-def _run_in_processes(jobs: Sequence[Job], workers: int, finished: int, total: int, report: Report) -> dict[str, str]:
+def _run_in_processes(jobs: Sequence[Job], workers: int, finished: int, total: int, report: Report) -> list[str]:
+    """Run trainings in processes; return the message of each, empty if it has succeeded."""
     context = multiprocessing.get_context("spawn")
     started = context.Value("i", 0)
+    fractions = context.Array("d", [WAITING] * len(jobs))
     threads = max(1, torch.get_num_threads() // workers)
-    failures: dict[str, str] = {}
-    with (
-        context.Manager() as manager,
-        ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(started, threads)) as pool,
-    ):
-        fractions: MutableMapping[str, float] = manager.dict()
-        futures = {pool.submit(_train_in_worker, job, fractions): job for job in jobs}
+    others = multiprocessing.active_children()
+    initargs = (started, fractions, threads)
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=initargs) as pool:
+        futures = [pool.submit(_train_in_worker, job, number) for number, job in enumerate(jobs)]
         try:
             while (state := wait(futures, timeout=POLL_SECONDS, return_when=FIRST_EXCEPTION)).not_done:
-                if any(future.exception() for future in state.done):
-                    break
-                done = {futures[future].training.name for future in state.done}
-                running = {name: part for name, part in dict(fractions).items() if name not in done}
-                name = ", ".join(running) or "starting"
-                report(name, sum(running.values()), finished + len(done), total)
-            for future, job in futures.items():
-                if message := future.result():
-                    failures[job.training.name] = message
-        except BaseException:
+                for future in state.done:
+                    future.result()
+                numbers = [
+                    n for n, future in enumerate(futures) if future not in state.done and fractions[n] != WAITING
+                ]
+                name = ", ".join(jobs[number].training.name for number in numbers) or "starting"
+                report(name, sum(fractions[number] for number in numbers), finished + len(state.done), total)
+            return [future.result() for future in futures]
+        except BaseException as error:
             for process in multiprocessing.active_children():
-                process.terminate()
-            pool.shutdown(wait=False, cancel_futures=True)
+                if process not in others:
+                    process.terminate()
+            pool.shutdown(wait=True, cancel_futures=True)
+            if isinstance(error, BrokenProcessPool):
+                raise DoapError(
+                    "a process that trains was killed, perhaps for lack of memory; try again with fewer --jobs"
+                ) from error
             raise
-    return failures
 
 
-def _start_worker(started: "Synchronized[int]", threads: int) -> None:
-    """Give a new worker its number of CPU threads and the next GPU in turn."""
+def _start_worker(started: "Synchronized[int]", fractions: "SynchronizedArray[float]", threads: int) -> None:
+    """Give a new worker its number of CPU threads and the next GPU in turn, and let it end with the main process."""
+    global _fractions
+    _fractions = fractions
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     with started.get_lock():
         number = started.value
@@ -156,14 +168,19 @@ def _start_worker(started: "Synchronized[int]", threads: int) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[number % len(devices)]
 
 
-def _train_in_worker(job: Job, fractions: MutableMapping[str, float]) -> str:
+def _end_with_parent() -> None:
+    """End this process when the main one is killed; the training resumes from its last checkpoint."""
     parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
+
+def _train_in_worker(job: Job, number: int) -> str:
     def on_status(status: Status) -> None:
-        if parent is not None and not parent.is_alive():  # killed: the training resumes from its last checkpoint
-            raise SystemExit
-        fractions[job.training.name] = 0.0 if status.preparation else status.done
+        _fractions[number] = 0.0 if status.preparation else status.done
 
+    _fractions[number] = 0.0
     return _train(job, _worker, on_status)
 
 
