@@ -73,6 +73,45 @@ def test_half_downloaded_data_is_refused_before_training(data: DataFolder, tmp_p
     assert not (tmp_path / "out" / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("target", "missing", "message"),
+    [
+        (
+            "table-2",
+            "romepatches/patch_retrieval_Rome_test*",
+            "romepatches: 1 of 2 sequences .* not in the set: test; check",
+        ),
+        ("figure-alignment", "hpatches/v_four", "hpatches: 1 of 5 sequences .* not in the set: v_four; check"),
+        ("figure-alignment", "hpatches-tasks", "hpatches: no splits.json"),
+        ("figure-oxford", "oxford/graf/img3.png", "img3.png: cannot be decoded .*; check or complete it with"),
+    ],
+)
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_data_that_only_the_evaluation_reads_is_checked_before_training(
+    data: DataFolder, tmp_path: Path, target: str, missing: str, message: str, is_quick: bool
+) -> None:
+    partial = DataFolder(shutil.copytree(data.folder, tmp_path / "data"))
+    for path in partial.folder.glob(missing):
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.suffix == ".png":
+            path.write_bytes(path.read_bytes()[:300])
+        else:
+            path.unlink()
+    with pytest.raises(DoapError, match=message):
+        prepare(Request((target,), paper_targets(), partial, tmp_path / "out", is_quick=is_quick))
+
+
+def test_a_damaged_reduced_set_is_to_be_removed(data: DataFolder, tmp_path: Path) -> None:
+    copies = tmp_path / "quick" / "data" / "romepatches"
+    prepare(request(data, tmp_path, "table-2"))
+    next(copies.glob("*_train.mat")).write_bytes(b"damaged")
+    with pytest.raises(DoapError, match=f"damaged .*; remove {copies}, which is made again"):
+        prepare(request(data, tmp_path, "table-2"))
+    shutil.rmtree(copies)
+    prepare(request(data, tmp_path, "table-2"))
+
+
 def test_a_run_folder_of_another_recipe_is_refused(data: DataFolder, tmp_path: Path) -> None:
     run(request(data, tmp_path, "table-2"))
     with pytest.raises(DoapError, match="holds a run of another recipe"):

@@ -59,10 +59,15 @@ def open_dataset(
         sequences: Names of the sequences to open, for example the test sequences of a split; all by default.
 
     Raises:
-        DoapError: If the folder is neither, or a file is missing or damaged.
+        DoapError: If the folder is neither, a file is missing or damaged, or the set lacks one of the sequences.
     """
     patches = _open(Path(path), progress)[1]
-    return patches if sequences is None else select_sequences(patches, sequences)
+    if sequences is None:
+        return patches
+    try:
+        return select_sequences(patches, sequences)
+    except DoapError as error:
+        raise DoapError(f"{path}: {error}") from error
 
 
 def locate(path: Path | str, progress: Progress = no_progress) -> Path:

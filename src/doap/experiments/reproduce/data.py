@@ -1,6 +1,7 @@
 """The folder of data sets that tables and figures are reproduced from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,11 @@ from doap.datasets.download.catalogue import CATALOGUE
 from doap.datasets.official.hpatches_tasks import find_split
 from doap.datasets.official.image_sequences import find_sequences
 from doap.datasets.official.opening import open_dataset
+from doap.datasets.official.romepatches import HALVES
 from doap.errors import DoapError
 from doap.evaluation.phototour.pair_test import open_test
 from doap.experiments.reproduce.targets import Target
+from doap.images.reading import read_grey
 from doap.types import StepProgress, no_step_progress
 
 SPLIT = "a"  # of HPatches, as in the paper
@@ -24,10 +27,12 @@ class DataFolder:
     Attributes:
         folder: The folder.
         is_look_alike: Whether its sets are made from other photos, in the official formats.
+        is_reduced: Whether its sets are the small copies of `quick.py`.
     """
 
     folder: Path
     is_look_alike: bool = False
+    is_reduced: bool = False
 
     def path(self, name: str) -> Path:
         """Return the folder of a data set."""
@@ -59,22 +64,38 @@ class DataFolder:
             DoapError: If a data set is incomplete or damaged; one line that names it.
         """
         for name in names:
-            try:
+            with self.advising(name):
                 self._check_one(name, progress)
-            except DoapError as error:
-                advice = "" if self.is_look_alike else f"; check or complete it with {self._download_command([name])}"
-                raise DoapError(f"{error}{advice}") from error
+
+    @contextmanager
+    def advising(self, name: str) -> Iterator[None]:
+        """Add to an error in the block, which reads a data set, how to get the set again."""
+        try:
+            yield
+        except DoapError as error:
+            if self.is_reduced:
+                advice = f"remove {self.path(name)}, which is made again"
+            elif self.is_look_alike:
+                advice = "make the sets again with doap data look-alike"
+            else:
+                advice = f"check or complete it with {self._download_command([name])}"
+            raise DoapError(f"{error}; {advice}") from error
 
     def _check_one(self, name: str, progress: StepProgress) -> None:
         path = self.path(name)
-        if name in ("oxford", "hpatches-sequences"):
+        if name == "oxford":
+            images = [image for sequence in find_sequences(path) for image in sequence.images]
+            for number, image in enumerate(images):
+                progress("checking oxford", number, len(images))
+                read_grey(image)
+        elif name == "hpatches-sequences":
             find_sequences(path)
         elif name.startswith("phototour-"):
             open_test(path, partial(progress, f"converting {name}"))
         else:
-            open_dataset(path, partial(progress, f"converting {name}"))
-            if name == "hpatches":
-                find_split(path, SPLIT)
+            split = find_split(path, SPLIT) if name == "hpatches" else None
+            sequences = (*split.training_sequences(), *split.test) if split else HALVES
+            open_dataset(path, partial(progress, f"converting {name}"), sequences)
 
     def _download_command(self, names: Iterable[str]) -> str:
         return f"doap data download {' '.join(names)} -o {self.folder}"

@@ -95,7 +95,9 @@ def select_targets(
     selected = find_targets(names, targets)
     lines = {target.name: data.explain_missing(target) for target in selected}
     skipped = [line for line in lines.values() if line]
-    if skipped and ("all" not in names or len(skipped) == len(selected)):
+    if "all" in names and len(skipped) == len(selected):
+        raise DoapError(f"{data.folder}: no table or figure has all of its data here; {skipped[0]}")
+    if skipped and "all" not in names:
         raise DoapError("; ".join(skipped))
     return [target for target in selected if not lines[target.name]], skipped
 

@@ -18,6 +18,7 @@ from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.experiments.reproduce.data import SPLIT, DataFolder
 from doap.files import atomic_folder, write_text
+from doap.images.reading import read_grey
 from doap.types import StepProgress, no_step_progress
 
 GROUPS = 40  # of a Phototour set, and per half of RomePatches
@@ -46,9 +47,9 @@ def make_quick_data(
         progress("reducing the data sets", number, len(names))
         if name in missing or target.exists():
             continue
-        with atomic_folder(target) as temporary:
+        with data.advising(name), atomic_folder(target) as temporary:
             _writer(name)(data.path(name), temporary)
-    return DataFolder(folder, data.is_look_alike)
+    return DataFolder(folder, data.is_look_alike, is_reduced=True)
 
 
 def _writer(name: str) -> Callable[[Path, Path], None]:
@@ -70,10 +71,8 @@ def _write_phototour(source: Path, folder: Path) -> None:
 
 
 def _write_romepatches(source: Path, folder: Path) -> None:
-    patches = open_dataset(source)
+    patches = open_dataset(source, sequences=HALVES)
     for half in HALVES:
-        if half not in patches.sequence_names:
-            raise DoapError(f"{source}: has no half {half}; get the official data again")
         groups = _sample_groups(patches, np.flatnonzero(patches.sequences == patches.sequence_names.index(half)))
         queries_first = np.concatenate([[group[0] for group in groups], *(group[1:] for group in groups)])
         write_romepatches(folder, half, patches.take(queries_first), patches.groups[queries_first])
@@ -81,7 +80,7 @@ def _write_romepatches(source: Path, folder: Path) -> None:
 
 def _write_hpatches(source: Path, folder: Path) -> None:
     split = find_split(source, SPLIT)
-    selected = {"train": split.train[:TRAIN_SEQUENCES], "test": split.test[:TEST_SEQUENCES]}
+    selected = {"train": split.training_sequences()[:TRAIN_SEQUENCES], "test": split.test[:TEST_SEQUENCES]}
     patches = open_dataset(source, sequences=[name for names in selected.values() for name in names])
     for name, (start, rows) in sequence_blocks(patches).items():
         kept = np.arange(min(rows, ROWS))
@@ -92,6 +91,8 @@ def _write_hpatches(source: Path, folder: Path) -> None:
 
 def _copy_sequences(source: Path, folder: Path) -> None:
     for sequence in find_sequences(source)[:OXFORD_SEQUENCES]:
+        for image in sequence.images:
+            read_grey(image)  # a damaged one is not copied
         shutil.copytree(sequence.images[0].parent, folder / sequence.name)
 
 
