@@ -2,18 +2,22 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from doap.datasets.official.training_set import open_training_set
 from doap.errors import DoapError
 from doap.evaluation.harness.result import read_result
 from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.plan import make_plan
+from doap.experiments.reproduce.results import ResultWriter
 from doap.experiments.reproduce.run import Outcome, Request, prepare, reproduce
 from doap.experiments.reproduce.targets import paper_targets
+from doap.networks.card import read_card
 from doap.training.log import read_losses
-from doap.training.run_folder import FAILURE
+from doap.training.run_folder import FAILURE, DataSpec, describe_run, start_run
 from support.sets.small_data_folder import make_data_folder
 
 
@@ -134,6 +138,45 @@ def test_a_failed_training_leaves_its_row_out(data: DataFolder, tmp_path: Path) 
     assert "DOAP-romepatches: its loss or weights were not finite" in failure
     names = [method["name"] for method in read_result(outcome.results / "romepatches.json").methods]
     assert names == ["sift", "binary-DOAP-romepatches"]
+
+
+def test_a_target_without_its_trainings_does_not_stop_the_others(data: DataFolder, tmp_path: Path) -> None:
+    asked = request(data, tmp_path, "figure-alignment", "figure-batch-size", "table-2")
+    for job in prepare(asked).jobs:  # as if training had failed; of the sweeps, one run is left
+        if job.training.name != "batch_size=48" and "hpatches" in str(job.run):
+            start_run(job.run, job.recipe, describe_run(open_training_set(job.paths, "a"), DataSpec(), "cpu", 1, "32"))
+            (job.run / FAILURE).write_text("{}")
+    outcome, _ = run(asked)
+    assert len(outcome.failures) == 4
+    assert outcome.failures[-1] == "figure-alignment: needs two trainings, of which one or both have failed"
+    assert read_result(outcome.results / "romepatches.json").scores
+    sweep = json.loads((outcome.results / "batch-size-hpatches.json").read_text())
+    assert [row["batch_size"] for row in sweep["rows"]] == [48]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "other benchmark"])
+def test_a_damaged_result_is_measured_again(data: DataFolder, tmp_path: Path, damage: str) -> None:
+    outcome, _ = run(request(data, tmp_path, "table-2"))
+    file = outcome.results / "romepatches.json"
+    good = file.read_text()
+    other = good.replace('"benchmark": "romepatches"', '"benchmark": "phototour"')
+    file.write_text(good[:100] if damage == "truncated" else other)
+    _, trained = run(request(data, tmp_path, "table-2"))
+    assert not trained
+    assert file.read_text() == good
+
+
+def test_a_binarised_model_without_its_card_is_made_again(data: DataFolder, tmp_path: Path) -> None:
+    plan = prepare(request(data, tmp_path, "table-2"))
+    (target,), (job, _) = plan.targets, plan.jobs
+    run(request(data, tmp_path, "table-2"))
+    writer = ResultWriter(plan, tmp_path / "results", tmp_path / "binarised")
+    binarised = replace(target, binarised=(job.training.name,))
+    writer.write(binarised)
+    model = tmp_path / "binarised" / f"binary-{job.training.name}.safetensors"
+    model.with_suffix(".json").unlink()  # as if it was killed between both files
+    writer.write(binarised)
+    assert read_card(model).kind == "binary"
 
 
 def test_unknown_targets_and_overrides_are_refused(data: DataFolder, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class DataFolder:
         listed = f"{target.name}: needs {', '.join(target.datasets)} in {self.folder}, and {', '.join(missing)} "
         listed += "is missing" if len(missing) == 1 else "are missing"
         if not set(missing) <= set(CATALOGUE):
-            return f"{listed}; make the sets again with doap data look-alike"
+            return f"{listed}; make the sets with doap data look-alike"
         return f"{listed}; get {'it' if len(missing) == 1 else 'them'} with {self._download_command(missing)}"
 
     def check(self, names: Iterable[str], progress: StepProgress = no_step_progress) -> None:

@@ -6,7 +6,7 @@ The folder `results` holds one JSON file per benchmark or sweep and one picture 
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +57,10 @@ OXFORD_DETECTOR = "vlfeat-harris-affine"  # upright
 QUICK_KEYPOINTS = 200
 
 
+class FailedTrainingsError(DoapError):
+    """A target cannot be evaluated, because its trainings have failed."""
+
+
 @dataclass(frozen=True)
 class ResultWriter:
     """Evaluates the targets of a plan and writes their results.
@@ -77,7 +81,8 @@ class ResultWriter:
         """Evaluate one target and write its files.
 
         Raises:
-            DoapError: If its data cannot be read, or none of its trainings has succeeded.
+            FailedTrainingsError: If too many of its trainings have failed.
+            DoapError: If its data cannot be read.
         """
         writers: dict[str, Callable[[Target], None]] = {
             "figure-patches": self._write_patches,
@@ -125,7 +130,7 @@ class ResultWriter:
     def _write_alignment(self, target: Target) -> None:
         replicate, zeros = (self._weights(training.name) for training in target.trainings)
         if not replicate or not zeros:
-            raise DoapError(f"{target.name}: one of its two trainings has failed; see the log of the trainings")
+            raise FailedTrainingsError(f"{target.name}: needs two trainings, of which one or both have failed")
         model, zeros_model = (load(path, self.plan.device) for path in (replicate, zeros))
         folder = self.plan.data.path("hpatches")
         patches = open_dataset(folder, sequences=find_split(folder, SPLIT).test)
@@ -150,10 +155,13 @@ class ResultWriter:
         draw_clusters(mined, patches, take, self.folder / "label-mining.png", shown, images)
 
     def _write_sweep(self, planned: PlannedSweep) -> None:
-        """Evaluate the runs of a sweep, which are trained already, and draw it."""
-        sizes, data = planned.sizes, self.plan.data
+        """Evaluate the runs of a sweep, which are trained already or have failed, and draw it."""
+        sizes, data, name = planned.sizes, self.plan.data, planned.folder.name
+        trained = {run: recipe for run, recipe in planned.sweep.recipes.items() if is_complete(planned.folder / run)}
+        if not trained:
+            raise FailedTrainingsError(f"{name}: all of its trainings have failed")
         folder, tests = data.path(sizes.dataset), [data.path(name) for name in sizes.tests]
-        split = shared_split(planned.sweep.recipes.values())
+        split = shared_split(trained.values())
         evaluate, metric = make_evaluator(tests, sizes.metric, split, self.plan.device, self.progress)
         source = DataSpec([str(folder.absolute())])
         series = Series(open_training_set([folder], split), planned.folder, source, self.plan.device)
@@ -164,8 +172,7 @@ class ResultWriter:
             "metric": metric.record(),
             "split": split,
         }
-        rows = run_sweep(planned.sweep, series, evaluate, record)
-        name = planned.folder.name
+        rows = run_sweep(replace(planned.sweep, recipes=trained), series, evaluate, record)
         draw_rows(planned.sweep.key, rows, metric, f"{sizes.recipe}, {sizes.dataset}", self.folder / f"{name}.png")
         with atomic_file(self.folder / f"{name}.json") as temporary:
             shutil.copyfile(planned.folder / "sweep.json", temporary)
@@ -174,7 +181,7 @@ class ResultWriter:
         """Open the baselines, the finished trainings and the binarised models of a target."""
         weights = [path for training in target.trainings if (path := self._weights(training.name))]
         if target.trainings and not weights:
-            raise DoapError(f"{target.name}: all of its trainings have failed")
+            raise FailedTrainingsError(f"{target.name}: all of its trainings have failed")
         bits = [self._binarise(name, path) for name in target.binarised if (path := self._weights(name))]
         specs = [*filter(_is_available, target.baselines), *map(str, (*weights, *bits))]
         return open_methods(specs, self.plan.device, extent, detector=detector)
@@ -187,8 +194,7 @@ class ResultWriter:
     def _binarise(self, name: str, weights: Path) -> Path:
         """Return the binarised copy of a model; it is made again if the weights have changed."""
         output = self.binarised / f"{binary_name(name)}.safetensors"
-        source = read_card(weights).sha256
-        if not output.exists() or source not in json.dumps(read_card(output).origin.model_dump()):
+        if not _is_made_from(output, read_card(weights).sha256):
             for file in (output, output.with_suffix(".json")):
                 file.unlink(missing_ok=True)
             binarise(weights, output, binary_name(name))
@@ -197,10 +203,8 @@ class ResultWriter:
     def _evaluate(self, name: str, benchmark: Benchmark, methods: Sequence[Method]) -> None:
         """Evaluate methods and write NAME.json, unless it holds the result of the same methods."""
         file = self.folder / f"{name}.json"
-        keys = [method.key for method in methods]
-        if file.exists() and [method.get("key") for method in read_result(file).methods] == keys:
-            return
-        benchmark.evaluate(methods, self.progress).write_json(file)
+        if not _holds(file, benchmark.name, [method.key for method in methods]):
+            benchmark.evaluate(methods, self.progress).write_json(file)
 
 
 def alignment_result(alignment: Alignment, measured: Result) -> Result:
@@ -222,6 +226,23 @@ def alignment_result(alignment: Alignment, measured: Result) -> Result:
         methods=measured.methods,
         scores=rows,
     )
+
+
+def _holds(file: Path, benchmark: str, keys: Sequence[str]) -> bool:
+    """Return whether a file is the result of a benchmark for the methods with these keys."""
+    try:
+        result = read_result(file)
+    except DoapError:  # missing, or damaged: it is measured again
+        return False
+    return result.benchmark == benchmark and [method.get("key") for method in result.methods] == keys
+
+
+def _is_made_from(model: Path, sha256: str) -> bool:
+    """Return whether a converted model was made from the weights with a hash."""
+    try:
+        return model.exists() and sha256 in json.dumps(read_card(model).origin.model_dump())
+    except DoapError:  # its card is missing or damaged: the model is made again
+        return False
 
 
 def _agreement(name: str, agreement: Agreement) -> Score:

@@ -22,7 +22,7 @@ from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.equal_terms import STEPS
 from doap.experiments.reproduce.plan import Plan, find_datasets, make_plan, select_targets
 from doap.experiments.reproduce.quick import make_quick_data
-from doap.experiments.reproduce.results import ResultWriter
+from doap.experiments.reproduce.results import FailedTrainingsError, ResultWriter
 from doap.experiments.reproduce.runner import Report, check_runs, run_trainings
 from doap.experiments.reproduce.targets import Target
 from doap.files import make_folder, write_text
@@ -71,7 +71,7 @@ class Outcome:
     Attributes:
         results: Folder of the results, for a report.
         skipped: Line for each requested target whose data is missing.
-        failures: Line for each training that has failed.
+        failures: Line for each training that has failed, and for each target that cannot be evaluated without them.
     """
 
     results: Path
@@ -131,7 +131,10 @@ def reproduce(
             writer = ResultWriter(plan, make_folder(folder / RESULTS), folder / BINARISED, progress)
             for target in plan.targets:
                 on_target(target.name)
-                writer.write(target)
+                try:
+                    writer.write(target)
+                except FailedTrainingsError as error:  # the others go on without it
+                    failures.append(str(error))
             write_text(folder / RECORD, json.dumps(_record(request, plan, failures), indent=1) + "\n")
     except Timeout as error:
         raise DoapError(f"{folder}: another reproduction writes to this folder; wait until it ends") from error
