@@ -86,6 +86,30 @@ def test_a_dry_run_lists_data_and_trainings_and_writes_nothing(doap: Doap, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dry_run_counts_the_trainings_of_a_quick_one(doap: Doap) -> None:
+    code, printed, _ = doap("reproduce", "figure-batch-size", "--data", "data", "-o", "out", "--quick", "--dry-run")
+    assert code == 0
+    assert "6 trainings (0 finished, 0 started)" in printed
+
+
+def test_look_alike_sets_are_not_made_in_vain(doap: Doap, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    words = ("--data", "look-alike", "--photos", "photos", "-o", "out")
+    code, printed, error = doap("reproduce", "table-1", *words, "--dry-run")
+    assert (code, error) == (0, "")
+    assert "phototour-a, phototour-b, phototour-c are missing" in printed
+    code, _, error = doap("reproduce", "figure-oxford", *words)
+    assert (code, error.count("\n")) == (1, 1)
+    assert "figure-oxford: no such table or figure here" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_steps_are_for_look_alike_sets(doap: Doap) -> None:
+    code, _, error = doap("reproduce", "table-1", "--data", "data", "-o", "out", "--steps", "100")
+    assert (code, error.count("\n")) == (1, 1)
+    assert error.startswith("doap: --steps is for look-alike sets")
+
+
 def test_look_alike_sets_need_photos(doap: Doap) -> None:
     code, _, error = doap("reproduce", "table-1", "--data", "look-alike", "-o", "out")
     assert (code, error.count("\n")) == (1, 1)

@@ -44,8 +44,9 @@ def reproduce(
         int, typer.Option(min=1, help="Trainings at the same time; with several GPUs they use them in turn.")
     ] = 1,
     steps: Annotated[
-        int, typer.Option(min=1, help="For look-alike sets: steps of each training, rounded up to epochs.")
-    ] = 3000,
+        int | None,
+        typer.Option(min=1, help="For look-alike sets: steps of each training, rounded up to epochs; 3000 by default."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value that overrides all recipes; repeatable.")
     ] = None,
@@ -59,12 +60,20 @@ def reproduce(
     An interrupted command continues when it is given again. page/index.html shows the paper's figures beside the
     measured ones, and what differs in the set-up. With all, tables and figures whose data is missing are skipped.
     """
+    from doap.experiments.reproduce.equal_terms import STEPS
+    from doap.experiments.reproduce.plan import find_targets
     from doap.experiments.reproduce.run import Request
     from doap.experiments.reproduce.run import reproduce as run
 
-    folder = _open_data(data, photos, output, quick)
+    folder = _data_folder(data, photos, output, quick)
+    known = _targets(folder)
+    find_targets(targets, known)
+    if steps and not folder.is_look_alike:
+        raise DoapError("--steps is for look-alike sets; on the official ones, recipes have the epochs of the paper")
+    if photos and not dry_run:
+        _make_look_alike(photos, folder.folder, quick)
     request = Request(
-        targets, _targets(folder), folder, output, choose_device(device), jobs, tuple(settings or ()), quick, steps
+        targets, known, folder, output, choose_device(device), jobs, tuple(settings or ()), quick, steps or STEPS
     )
     if dry_run:
         _describe(request)
@@ -82,10 +91,9 @@ def reproduce(
     _write_page(request, outcome)
 
 
-def _open_data(data: str, photos: Path | None, output: Path, quick: bool) -> "DataFolder":
-    """Return the folder of data sets; look-alike sets are made first."""
-    from doap.datasets.build.look_alike import RECORD, make_look_alike
-    from doap.datasets.build.settings import LookAlikeSettings
+def _data_folder(data: str, photos: Path | None, output: Path, quick: bool) -> "DataFolder":
+    """Return the folder of data sets; look-alike sets may have to be made in it."""
+    from doap.datasets.build.look_alike import RECORD
     from doap.experiments.reproduce.data import DataFolder
 
     if data != LOOK_ALIKE:
@@ -93,12 +101,17 @@ def _open_data(data: str, photos: Path | None, output: Path, quick: bool) -> "Da
             raise DoapError("--photos is for --data look-alike")
         return DataFolder(Path(data), is_look_alike=(Path(data) / RECORD).is_file())
     folder = output / f"{LOOK_ALIKE}{'-quick' if quick else ''}"
-    if photos:
-        with step_bar() as progress:
-            make_look_alike(photos, folder, LookAlikeSettings.quick() if quick else LookAlikeSettings(), progress)
-    elif not (folder / RECORD).is_file():
+    if not photos and not (folder / RECORD).is_file():
         raise DoapError("--data look-alike: give --photos, a folder of overlapping photos with one folder per scene")
     return DataFolder(folder, is_look_alike=True)
+
+
+def _make_look_alike(photos: Path, folder: Path, quick: bool) -> None:
+    from doap.datasets.build.look_alike import make_look_alike
+    from doap.datasets.build.settings import LookAlikeSettings
+
+    with step_bar() as progress:
+        make_look_alike(photos, folder, LookAlikeSettings.quick() if quick else LookAlikeSettings(), progress)
 
 
 def _targets(data: "DataFolder") -> "dict[str, Target]":
@@ -120,7 +133,7 @@ def _describe(request: "Request") -> None:
         lacking = request.data.explain_missing(target)
         if lacking:
             say(f"  {lacking}", style="yellow")
-        plan = make_plan([target], unadapted, request.folder / RUNS, request.device, request.settings)
+        plan = make_plan([target], unadapted, request.folder / RUNS, request.device, request.settings, request.is_quick)
         say(f"  {plan.summary()}")
 
 
