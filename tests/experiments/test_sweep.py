@@ -180,7 +180,7 @@ def test_folders_of_other_trainings_are_refused_before_any_begins(
     with pytest.raises(DoapError, match=r"seed=2: holds a run on another set"):
         run_sweep(plan_sweep(recipe, "seed=1,2"), Series(fewer, tmp_path / "sweep"), closeness)
     (tmp_path / "sweep" / "seed=1").mkdir()
-    with pytest.raises(DoapError, match=r"seed=1: not a run folder"):
+    with pytest.raises(DoapError, match=r"seed=1: not a run folder, or its run.json is damaged; choose"):
         run_sweep(plan_sweep(recipe, "seed=1,2"), Series(patches, tmp_path / "sweep"), closeness)
 
 

@@ -38,7 +38,7 @@ def test_yaml_round_trip(tmp_path: Path) -> None:
         ("epochs: 0", [], "epochs: Input should be greater than 0"),
         ("- a\n- b", [], "a recipe is a list of 'key: value' lines"),
         ("a: [", [], "not valid YAML"),
-        ("source_weights: {views: 1}", [], "source_weights needs sampling=pools, not groups"),
+        ("source_weights: {views: 1}", [], "r.yaml: recipe: source_weights needs sampling=pools, not groups"),
         ("source_weights: {view: 1}\nsampling: pools", [], "view.*: Input should be 'views', 'static' or 'tracks'"),
         ("source_weights: {views: 0}\nsampling: pools", [], "source_weights.views: Input should be greater than 0"),
         ("matching_weight: 1\nobjective: hardnet", [], "matching_weight and bin_power need objective=ap, not hardnet"),

@@ -272,4 +272,5 @@ def _validate(values: Mapping[str, Any], where: str) -> Recipe:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "recipe"
         keys = f"; keys are {', '.join(Recipe.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise DoapError(f"{where}: {key}: {first['msg']}{keys}") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise DoapError(f"{where}: {key}: {message}{keys}") from error

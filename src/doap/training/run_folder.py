@@ -205,4 +205,4 @@ def read_run(run: Path) -> RunInfo:
             teacher=info.get("teacher"),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DoapError(f"{run}: not a run folder") from error
+        raise DoapError(f"{run}: not a run folder, or its run.json is damaged; choose another folder") from error

@@ -49,3 +49,9 @@ def test_the_prediction_layer_keeps_its_learning_rate(data: DataFolder) -> None:
 def test_overrides_of_the_user_come_last(data: DataFolder, tmp_path: Path) -> None:
     plan = make_plan([look_alike_targets()["table-2"]], data, tmp_path, settings=["batch_size=12", "lr=0.7"], steps=9)
     assert {job.recipe.lr for job in plan.jobs} == {0.7}
+
+
+def test_an_objective_without_a_tuned_rate_keeps_that_of_the_recipe(data: DataFolder, tmp_path: Path) -> None:
+    settings = ["batch_size=12", "kind=real", "objective=sosnet", "views_per_group=2"]
+    plan = make_plan([look_alike_targets()["table-2"]], data, tmp_path, settings=settings, steps=9)
+    assert plan.jobs[0].recipe.lr == read_recipe("romepatches-real").lr

@@ -30,6 +30,7 @@ LEARNING_RATES = {
 def equal_terms(recipe: Recipe, paths: Sequence[Path], steps: int) -> list[str]:
     """Return the overrides of a recipe: linear decay within a number of steps from the learning rate of its objective.
 
+    An objective without a rate in `LEARNING_RATES`, which no target trains by itself, keeps that of the recipe.
     The prediction layer of a Spatial Transformer keeps the learning rate of the recipe: with a higher one, an unbounded
     transformation leaves the patch.
 
@@ -39,7 +40,7 @@ def equal_terms(recipe: Recipe, paths: Sequence[Path], steps: int) -> list[str]:
         steps: Number of steps; rounded up to whole epochs.
     """
     batches = make_sampler(open_training_set(paths, recipe.split), recipe).count(0)
-    rate = LEARNING_RATES[recipe.kind, recipe.objective]
+    rate = LEARNING_RATES.get((recipe.kind, recipe.objective), recipe.lr)
     overrides = [f"epochs={math.ceil(steps / batches)}", "schedule=linear", f"lr={rate}"]
     if recipe.transformer:
         overrides.append(f"transformer_lr_divisor={recipe.transformer_lr_divisor * rate / recipe.lr:g}")
