@@ -15,8 +15,11 @@ from doap.evaluation.harness.result import Result, read_result
 from doap.evaluation.harness.table import Row, Table, number
 from doap.evaluation.hpatches.tables import HEADLINES, NOISE, mean_score
 from doap.evaluation.image_pairs.tables import oxford_tables, sequence_table
+from doap.evaluation.phototour.tables import phototour_table
+from doap.evaluation.romepatches.tables import romepatches_table
 from doap.experiments.study_figure import draw_study
 from doap.experiments.study_table import RunSummary, study_table, summarise_runs
+from doap.report.tidy import tidy_table
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"
@@ -48,6 +51,26 @@ def oxford() -> dict[str, str]:
     return {name: result_text(name, oxford_tables) for name in complete} | {
         name: result_text(name, lambda result: [sequence_table(result)]) for name in by_sequence
     }
+
+
+def reproduction() -> dict[str, str]:
+    """Return the text of each table of reproduction.md, by name."""
+    return {
+        "look-alike-lr": markdown(learning_rates(json.loads((RESULTS / "look-alike-lr.json").read_text()))),
+        "look-alike-phototour": result_text("look-alike-phototour", lambda result: [phototour_table(result)]),
+        "look-alike-romepatches": result_text("look-alike-romepatches", lambda result: [romepatches_table(result)]),
+        "look-alike-hpatches": result_text("look-alike-hpatches", hpatches_summary),
+        "look-alike-alignment": result_text("look-alike-alignment", lambda result: [tidy_table(result)]),
+    }
+
+
+def learning_rates(content: dict[str, list[dict[str, float]]]) -> Table:
+    """Return FPR95 by recipe and learning rate."""
+    values = list(dict.fromkeys(row["lr"] for row in content["rows"]))
+    recipes = list(dict.fromkeys(str(row["recipe"]) for row in content["rows"]))
+    rates = {(row["recipe"], row["lr"]): row["fpr95"] for row in content["rows"]}
+    rows = tuple(Row((recipe, *(number(rates[recipe, value], 2) for value in values))) for recipe in recipes)  # type: ignore[index]
+    return Table(("recipe", *(f"lr={value:g}" for value in values)), rows, better="less")
 
 
 def evaluation_speed() -> dict[str, str]:
@@ -146,6 +169,7 @@ PAGES = {
     DOCS.parent / "README.md": headline,
     DOCS / "results-hpatches.md": hpatches,
     DOCS / "results-oxford.md": oxford,
+    DOCS / "reproduction.md": reproduction,
     DOCS / "evaluation-speed.md": evaluation_speed,
     DOCS / "study.md": studies,
 }
