@@ -132,8 +132,7 @@ SECTIONS = (
         "label-mining",
         "Label mining",
         "Appendix C, figure “Label mining in HPatches”",
-        "Clusters of one sequence's patches: dissimilar patches are negatives of each other, similar ones are "
-        "ignored.",
+        "Clusters of one sequence's patches: dissimilar patches are negatives of each other, similar ones are ignored.",
         "doap data download hpatches hpatches-sequences\ndoap reproduce figure-mining --data data -o out/paper",
     ),
     Section(
