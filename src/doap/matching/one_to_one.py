@@ -25,9 +25,9 @@ def match_one_to_one(first: Descriptors, second: Descriptors) -> tuple[NDArray[n
 
     Example:
         >>> import numpy as np
-        >>> match_one_to_one(np.float32([[0], [1]]), np.float32([[0.9], [0.7]]))  # the second takes 0.9
-        (array([[0, 1],
-               [1, 0]]), array([0.69999999, 0.1       ]))
+        >>> indices, distances = match_one_to_one(np.float32([[0], [1]]), np.float32([[0.9], [0.7]]))
+        >>> indices.tolist(), distances.round(3).tolist()  # the second takes 0.9
+        ([[0, 1], [1, 0]], [0.7, 0.1])
     """
     partners, nearest_distances = np.full(len(first), -1), np.zeros(len(first))
     rows, columns = np.arange(len(first)), np.arange(len(second))
