@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from doap.datasets.official.training_set import open_training_set
 from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.equal_terms import LEARNING_RATES, equal_terms
 from doap.experiments.reproduce.plan import make_plan
@@ -41,7 +42,8 @@ def test_steps_are_equal_for_pairs_groups_and_pairs_of_sequences(data: DataFolde
 
 def test_the_prediction_layer_keeps_its_learning_rate(data: DataFolder) -> None:
     recipe = read_recipe("hpatches-st-real", ["batch_size=64"])
-    changed = read_recipe("hpatches-st-real", ["batch_size=64", *equal_terms(recipe, [data.path("hpatches")], 50)])
+    patches = open_training_set([data.path("hpatches")], recipe.split)
+    changed = read_recipe("hpatches-st-real", ["batch_size=64", *equal_terms(recipe, patches, 50)])
     assert changed.lr > recipe.lr
     assert changed.lr / changed.transformer_lr_divisor == pytest.approx(recipe.lr / recipe.transformer_lr_divisor)
 

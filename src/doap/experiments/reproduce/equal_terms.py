@@ -5,11 +5,9 @@ pairs, whole groups or pairs of sequences very different numbers of steps.
 """
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 
-from doap.datasets.official.training_set import open_training_set
 from doap.training.batches import make_sampler
+from doap.training.data_cache import Data
 from doap.training.recipe import Recipe
 
 STEPS = 3000
@@ -27,7 +25,7 @@ LEARNING_RATES = {
 """Learning rate by kind and objective, each the best of the same values; docs/reproduction.md has the commands."""
 
 
-def equal_terms(recipe: Recipe, paths: Sequence[Path], steps: int) -> list[str]:
+def equal_terms(recipe: Recipe, data: Data, steps: int) -> list[str]:
     """Return the overrides of a recipe: linear decay within a number of steps from the learning rate of its objective.
 
     An objective without a rate in `LEARNING_RATES`, which no target trains by itself, keeps that of the recipe.
@@ -36,10 +34,10 @@ def equal_terms(recipe: Recipe, paths: Sequence[Path], steps: int) -> list[str]:
 
     Args:
         recipe: Recipe of a training.
-        paths: Folders of its training sets.
+        data: Its training set.
         steps: Number of steps; rounded up to whole epochs.
     """
-    batches = make_sampler(open_training_set(paths, recipe.split), recipe).count(0)
+    batches = make_sampler(data, recipe).count(0)
     rate = LEARNING_RATES.get((recipe.kind, recipe.objective), recipe.lr)
     overrides = [f"epochs={math.ceil(steps / batches)}", "schedule=linear", f"lr={rate}"]
     if recipe.transformer:

@@ -1,15 +1,18 @@
 """The plan of a reproduction: targets, trainings with their recipes, and sweeps, before anything is run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+from doap.datasets.official.training_set import open_training_set
 from doap.errors import DoapError
 from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.equal_terms import STEPS, equal_terms
 from doap.experiments.reproduce.runner import Job
 from doap.experiments.reproduce.targets import BatchSizes, Target, Training
 from doap.experiments.sweep import Sweep, plan_sweep
+from doap.training.data_cache import Data
 from doap.training.recipe import Recipe, read_recipe
 from doap.training.run_folder import FAILURE, is_complete
 
@@ -17,6 +20,9 @@ from doap.training.run_folder import FAILURE, is_complete
 QUICK_SETTINGS = ("epochs=1", "batch_size=32", "width=8")
 QUICK_CLUSTERS = 8
 QUICK_BATCH_SIZES = (32, 48)
+
+OpenSet = Callable[[tuple[Path, ...], str | None], Data]
+"""Opens a training set: `open_set(folders, split)`."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,9 @@ def make_plan(
     """
     overrides = [*(QUICK_SETTINGS if is_quick else ()), *settings]
     trainings = {training.name: training for target in targets for training in target.trainings}
+    open_set: OpenSet = lru_cache(1)(open_training_set)  # trainings on the same data follow each other
     jobs = [
-        _job(training, _read_recipe(training, data, overrides, is_quick, steps), data, folder, device)
+        _job(training, _read_recipe(training, data, overrides, is_quick, steps, open_set), data, folder, device)
         for training in sorted(trainings.values(), key=lambda training: training.datasets)
     ]
     sweeps = []
@@ -151,13 +158,16 @@ def make_plan(
     return Plan(tuple(targets), tuple(skipped), data, tuple(jobs), tuple(sweeps), device, is_quick, tuple(settings))
 
 
-def _read_recipe(training: Training, data: DataFolder, overrides: Sequence[str], is_quick: bool, steps: int) -> Recipe:
+def _read_recipe(
+    training: Training, data: DataFolder, overrides: Sequence[str], is_quick: bool, steps: int, open_set: OpenSet
+) -> Recipe:
     recipe = read_recipe(training.recipe, [*training.settings, *overrides])
     adapted: list[str] = []
     if is_quick and recipe.label_mining:
         adapted = [f"mining_clusters={QUICK_CLUSTERS}"]
     elif data.is_look_alike and not is_quick:
-        adapted = equal_terms(recipe, [data.path(name) for name in training.datasets], steps)
+        paths = tuple(data.path(name) for name in training.datasets)
+        adapted = equal_terms(recipe, open_set(paths, recipe.split), steps)
     return read_recipe(training.recipe, [*training.settings, *adapted, *overrides]) if adapted else recipe
 
 

@@ -1,6 +1,5 @@
 """Small copies of data sets in the official formats, for a quick reproduction of all steps."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.datasets.official.hpatches import STRIPS, write_hpatches_folder
-from doap.datasets.official.hpatches_tasks import find_split, sequence_blocks
+from doap.datasets.official.hpatches_tasks import Split, find_split, sequence_blocks, write_splits
 from doap.datasets.official.image_sequences import find_sequences
 from doap.datasets.official.opening import open_dataset
 from doap.datasets.official.phototour import write_phototour
@@ -17,7 +16,7 @@ from doap.datasets.official.romepatches import HALVES, write_romepatches
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.experiments.reproduce.data import SPLIT, DataFolder
-from doap.files import atomic_folder, write_text
+from doap.files import atomic_folder
 from doap.images.reading import read_grey
 from doap.types import StepProgress, no_step_progress
 
@@ -80,13 +79,13 @@ def _write_romepatches(source: Path, folder: Path) -> None:
 
 def _write_hpatches(source: Path, folder: Path) -> None:
     split = find_split(source, SPLIT)
-    selected = {"train": split.training_sequences()[:TRAIN_SEQUENCES], "test": split.test[:TEST_SEQUENCES]}
-    patches = open_dataset(source, sequences=[name for names in selected.values() for name in names])
+    reduced = Split(name=SPLIT, train=split.training_sequences()[:TRAIN_SEQUENCES], test=split.test[:TEST_SEQUENCES])
+    patches = open_dataset(source, sequences=[*reduced.train, *reduced.test])
     for name, (start, rows) in sequence_blocks(patches).items():
         kept = np.arange(min(rows, ROWS))
         strips = {strip: patches.take(start + index * rows + kept) for index, strip in enumerate(STRIPS)}
         write_hpatches_folder(folder / name, strips)
-    write_text(folder / "splits.json", json.dumps({SPLIT: {"name": SPLIT, **selected}}))
+    write_splits(folder / "splits.json", [reduced])
 
 
 def _copy_sequences(source: Path, folder: Path) -> None:

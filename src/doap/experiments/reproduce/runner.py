@@ -187,7 +187,7 @@ def _train_in_worker(job: Job, number: int) -> str:
 def _train(job: Job, loader: _Loader, on_status: Callable[[Status], None]) -> str:
     """Run one training; return the message of its failure, or an empty text."""
     data = loader.open(job)
-    source = data_spec(job)
+    source = DataSpec([str(path.absolute()) for path in job.paths])
     try:
         train(
             job.recipe,
@@ -204,11 +204,6 @@ def _train(job: Job, loader: _Loader, on_status: Callable[[Status], None]) -> st
             return _failure(job)
         raise
     return ""
-
-
-def data_spec(job: Job) -> DataSpec:
-    """Return the origin of the data of a job, for run.json."""
-    return DataSpec(data=[str(path.absolute()) for path in job.paths])
 
 
 def _failure(job: Job) -> str:
