@@ -2,11 +2,15 @@
 
 OPTIONAL = {
     "h5py": "eval",
+    "faiss": "scale",
     "jinja2": "eval",
     "kornia": "baselines",
     "lightning": "train",
     "matplotlib": "eval",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
     "pycolmap": "sfm",
+    "ray": "scale",
     "scipy": "eval",
     "skimage": "demo",
     "sklearn": "demo",
@@ -20,6 +24,8 @@ PACKAGE_EXTRAS = {
     "demo": "demo",
     "evaluation": "eval",
     "experiments": "train",
+    "features": "scale",
+    "folders": "scale",
     "report": "eval",
     "training": "train",
 }

@@ -9,15 +9,6 @@ from numpy.typing import NDArray
 Kind = Literal["real", "binary"]
 """Kind of a descriptor: unit vectors compared by Euclidean distance, or bits compared by Hamming distance."""
 
-DETECTOR_NAMES = ("dog", "harris", "hessian", "harris-affine", "hessian-affine", "vlfeat-harris-affine")
-"""Names of the keypoint detectors of `doap.images.detectors`."""
-
-Orientation = Literal["detector", "upright", "dominant"]
-"""Orientation of frames: the detector's own, the y axis vertical in the image, or along the dominant gradient."""
-
-OxfordProtocol = Literal["doap", "vlbenchmarks"]
-"""Rule of the Oxford benchmark by which frames take part, are matched and are counted as correct."""
-
 Grey = NDArray[np.uint8]
 """A grey image, (H, W) uint8."""
 
@@ -27,14 +18,8 @@ Frames = NDArray[np.float32]
 Descriptors = NDArray[Any]
 """Descriptors of one image or set: (N, D) float32 unit vectors, or (N, bits / 8) uint8."""
 
-DEFAULT_EXTENT = 12.0
-"""Half the side of a patch in units of its frame's scale, if none is specified."""
-
 Homography = NDArray[np.float64]
 """A homography, (3, 3) float64."""
-
-Geometry = Literal["fundamental", "homography"]
-"""Geometry that relates two images: any scene, or a plane (or a rotating camera)."""
 
 Progress = Callable[[int, int], None]
 """Callback of long work: `progress(done, total)`."""

@@ -13,7 +13,7 @@ from doap.networks.registry import find_weights, save
 
 def with_extents(path: Path, name: str = "doap-demo-128", **extents: float) -> str:
     """Write a demo model with this name, extent 12 and these extents per detector to `path`, and return the path."""
-    model = load("doap-demo-128")
+    model = load("doap-demo-128", fast=False)
     model.name, model.extent, model.extents = name, 12.0, extents
     card = read_card(find_weights("doap-demo-128"))
     save(model, path, card.architecture, card.origin)

@@ -41,7 +41,7 @@ def stop_after(fraction: float) -> Callable[[Status], None]:
 
 def weights_of(run: Path | Descriptor) -> dict[str, torch.Tensor]:
     """Return the weights of a model, or of a complete run folder."""
-    model = load(run / "weights.safetensors") if isinstance(run, Path) else run
+    model = load(run / "weights.safetensors", fast=False) if isinstance(run, Path) else run
     return model.network.state_dict()
 
 

@@ -1,0 +1,30 @@
+"""Choices of the command line and of the API, without NumPy: help texts and defaults need no array library."""
+
+from typing import Literal
+
+DETECTOR_NAMES = ("dog", "harris", "hessian", "harris-affine", "hessian-affine", "vlfeat-harris-affine")
+"""Names of the keypoint detectors of `doap.images.detectors`."""
+
+Orientation = Literal["detector", "upright", "dominant"]
+"""Orientation of frames: the detector's own, the y axis vertical in the image, or along the dominant gradient."""
+
+FrameShape = Literal["oriented", "upright", "affine"]
+"""Frames to describe: along the dominant gradient, upright, or oriented with affine shape."""
+
+OxfordProtocol = Literal["doap", "vlbenchmarks"]
+"""Rule of the Oxford benchmark by which frames take part, are matched and are counted as correct."""
+
+Geometry = Literal["fundamental", "homography"]
+"""Geometry that relates two images: any scene, or a plane (or a rotating camera)."""
+
+MatchGeometry = Literal["fundamental", "homography", "essential"]
+"""Geometry fitted to matches; the essential matrix needs the intrinsics of the cameras."""
+
+Precision = Literal["fast", "exact", "int8"]
+"""Arithmetic of a network: the fastest floats of the device, float32 as trained, or 8-bit integers."""
+
+StoredPrecision = Literal["float32", "float16", "uint8"]
+"""Number format of real-valued descriptors in files."""
+
+DEFAULT_EXTENT = 12.0
+"""Half the side of a patch in units of its frame's scale, if none is specified."""

@@ -1,0 +1,180 @@
+"""Processes of this machine, each an executor of one process.
+
+A single executor of many processes ends all of them when one is killed, and does not say which task it ran. With one
+executor per process, the others go on and the task is known.
+"""
+
+import multiprocessing
+import pickle
+import reprlib
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, cast
+
+from doap.errors import DoapError
+from doap.parallel.engine import LOOK_AHEAD, Result, Task
+from doap.parallel.worker import environment_of_workers, prepare_worker, run_pickled
+
+MAX_ATTEMPTS = 3  # of a task whose worker dies
+
+# Never a plain fork: threads of torch and OpenCV that the parent has used do not exist in a forked process, which then
+# waits for them for ever. A fork server has used none. It is not available on Windows and not reliable on macOS.
+START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
+
+_start_lock = threading.Lock()
+
+
+@dataclass(eq=False)
+class _Job:
+    """A task on its way: how to run it, what it is called in errors, and its result."""
+
+    payload: bytes
+    name: str
+    result: "Future[Any]" = field(default_factory=Future)
+    attempts: int = 0
+
+
+@contextmanager
+def open_local(workers: int) -> Iterator["LocalEngine"]:
+    """Open an engine of processes; they are killed when the block ends."""
+    engine = LocalEngine(workers)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+class LocalEngine:
+    """Workers on this machine; see `doap.parallel.engine.Engine`."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._lock = threading.RLock()  # callbacks run in threads of the executors
+        self._waiting: deque[_Job] = deque()
+        self._idle = workers  # workers without a task, started or not
+        self._started: list[ProcessPoolExecutor] = []  # of the idle workers, those that run
+        self._busy: dict[_Job, ProcessPoolExecutor] = {}
+        self._dead: list[ProcessPoolExecutor] = []
+        self._is_closed = False
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Iterable[Task], look_ahead: int | None = None
+    ) -> Iterator[Result]:
+        """Yield function(task) for every task, in order; see `doap.parallel.engine.Engine`."""
+        _check_function(function)
+        limit = look_ahead or LOOK_AHEAD * self.workers
+        pending: deque[_Job] = deque()
+        source = enumerate(tasks)
+        try:
+            while True:
+                while len(pending) < limit and (item := next(source, None)) is not None:
+                    pending.append(self._submit(function, *item))
+                if not pending:
+                    return
+                yield cast(Result, pending.popleft().result.result())
+        finally:
+            with self._lock:
+                self._waiting = deque(job for job in self._waiting if job not in pending)
+
+    def close(self) -> None:
+        """Kill all workers."""
+        with self._lock:
+            self._is_closed = True
+            self._waiting.clear()
+            executors = [*self._started, *self._busy.values(), *self._dead]
+        for executor in executors:
+            for process in list((executor._processes or {}).values()):  # terminate_workers() exists from Python 3.14
+                process.kill()
+            executor.shutdown(cancel_futures=True)
+
+    def _submit(self, function: Callable[[Task], Result], number: int, task: Task) -> _Job:
+        payload = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
+        job = _Job(payload, f"task {number} of {function.__qualname__} ({reprlib.repr(task)})")
+        with self._lock:
+            self._waiting.append(job)
+        self._start_next(function.__module__)
+        return job
+
+    def _start_next(self, module: str = "") -> None:
+        """Hand the next waiting task to an idle worker, if there are both."""
+        with self._lock:
+            if not self._waiting or not self._idle or self._is_closed:
+                return
+            self._idle -= 1
+            job = self._waiting.popleft()
+            executor = self._started.pop() if self._started else None
+            if executor is None:
+                executor, future = _start_executor(job.payload, module)
+            else:
+                future = executor.submit(run_pickled, job.payload)
+            self._busy[job] = executor
+        future.add_done_callback(lambda done: self._finish(job, done))
+
+    def _finish(self, job: _Job, done: "Future[object]") -> None:
+        """Take the result of a job, or queue it again if its worker died; then start the next one."""
+        error = None if done.cancelled() else done.exception()
+        with self._lock:
+            executor = self._busy.pop(job)
+            self._idle += 1
+            if self._is_closed:
+                return
+            if isinstance(error, BrokenProcessPool):
+                self._dead.append(executor)
+                job.attempts += 1
+                if job.attempts < MAX_ATTEMPTS:
+                    self._waiting.appendleft(job)
+            else:
+                self._started.append(executor)
+        if not isinstance(error, BrokenProcessPool):
+            job.result.set_exception(error) if error is not None else job.result.set_result(done.result())
+        elif job.attempts == MAX_ATTEMPTS:
+            job.result.set_exception(_worker_died(job))
+        self._start_next()
+
+
+def _worker_died(job: _Job) -> DoapError:
+    return DoapError(
+        f"{job.name}: its worker died {MAX_ATTEMPTS} times, probably for lack of memory; use fewer workers"
+    )
+
+
+def _check_function(function: Callable[..., object]) -> None:
+    """Check that workers can import a function.
+
+    Raises:
+        DoapError: If it is defined in the script that is run: workers do not run it, or it would start them again.
+    """
+    if function.__module__ == "__main__":
+        raise DoapError(f"{function.__qualname__}: defined in the script that runs; define it in a module it imports")
+
+
+def _start_executor(payload: bytes, module: str) -> tuple[ProcessPoolExecutor, "Future[object]"]:
+    """Start a worker with its first task."""
+    with _start_lock, environment_of_workers(), _without_main():
+        if START_METHOD == "forkserver" and module:
+            # The server imports the module once for all workers. It is ignored if the server runs already.
+            multiprocessing.set_forkserver_preload([module])
+        executor = ProcessPoolExecutor(1, multiprocessing.get_context(START_METHOD), prepare_worker)
+        return executor, executor.submit(run_pickled, payload)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the main script from processes started in the block.
+
+    They would import it first: for nothing, and without `if __name__ == "__main__"` in it they would start the whole
+    work again.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,128 @@
+"""Workers of a Ray cluster, or of a Ray instance on this machine."""
+
+import logging
+import os
+import reprlib
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from doap.errors import DoapError
+from doap.parallel.engine import LOOK_AHEAD, Result, Task, available_cores
+from doap.parallel.worker import ONE_THREAD, run_task
+
+MAX_RETRIES = 2  # of a task whose worker dies
+CONNECT_SECONDS = 10
+
+
+@contextmanager
+def open_ray(workers: int | None) -> Iterator["RayEngine"]:
+    """Open an engine of Ray workers; a Ray instance that was started here ends with the block.
+
+    Raises:
+        DoapError: If Ray is not installed or its cluster cannot be reached.
+    """
+    ray = _import_ray()
+    is_own = not ray.is_initialized()
+    if is_own:
+        _connect(ray, workers)
+    try:
+        yield RayEngine(ray, workers or int(ray.cluster_resources().get("CPU", 1)))
+    finally:
+        if is_own:
+            ray.shutdown()
+
+
+class RayEngine:
+    """Workers of Ray; see `doap.parallel.engine.Engine`."""
+
+    def __init__(self, ray: Any, workers: int) -> None:
+        self.workers = workers
+        self._ray = ray
+        self._run = ray.remote(run_task).options(num_cpus=1, max_retries=MAX_RETRIES)
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Iterable[Task], look_ahead: int | None = None
+    ) -> Iterator[Result]:
+        """Yield function(task) for every task, in order; see `doap.parallel.engine.Engine`."""
+        limit = look_ahead or LOOK_AHEAD * self.workers
+        pending: deque[tuple[str, Any]] = deque()
+        source = enumerate(tasks)
+        try:
+            while True:
+                while len(pending) < limit and (item := next(source, None)) is not None:
+                    number, task = item
+                    name = f"task {number} of {function.__qualname__} ({reprlib.repr(task)})"
+                    pending.append((name, self._run.remote(function, task)))
+                if not pending:
+                    return
+                yield cast(Result, self._result(*pending.popleft()))
+        finally:
+            for _, reference in pending:
+                self._ray.cancel(reference, force=True)
+
+    def _result(self, name: str, reference: Any) -> object:
+        """Wait for a result.
+
+        Raises:
+            Exception: The exception of the task.
+            DoapError: If its worker died again and again.
+        """
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except errors.RayTaskError as error:
+            raise error.cause from None
+        except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError) as error:
+            raise DoapError(
+                f"{name}: its worker died {MAX_RETRIES + 1} times, probably for lack of memory; use fewer workers"
+            ) from error
+
+
+def _import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise DoapError("ray is not installed; run: pip install 'doap[scale]'") from error
+    return ray
+
+
+def _connect(ray: Any, workers: int | None) -> None:
+    """Join a cluster, or start Ray on this machine with the given number of workers."""
+    if address := os.environ.get("RAY_ADDRESS"):
+        _check_address(address)
+    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
+    # Local workers find the modules that this process finds; those of a cluster have their own installation.
+    paths = os.pathsep.join(path for path in sys.path if path)
+    own = {"num_cpus": workers or available_cores(), "include_dashboard": False}
+    try:
+        ray.init(**own, runtime_env={"env_vars": {**ONE_THREAD, "PYTHONPATH": paths}}, **quiet)
+    except ValueError:  # there is a cluster, whose number of cores cannot be chosen
+        _join(ray, runtime_env={"env_vars": ONE_THREAD}, **quiet)
+
+
+def _join(ray: Any, **options: object) -> None:
+    try:
+        ray.init(**options)
+    except ConnectionError as error:
+        raise DoapError(f"{error}; if it asks for a token, set RAY_AUTH_MODE=token") from error
+
+
+def _check_address(address: str) -> None:
+    """Check that something answers at an address; Ray itself would wait for minutes.
+
+    Raises:
+        DoapError: If nothing does.
+    """
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        message = f"RAY_ADDRESS {address}: no Ray cluster answers ({error}); start it or unset RAY_ADDRESS"
+        raise DoapError(message) from error

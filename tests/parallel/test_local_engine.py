@@ -1,0 +1,164 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from doap import DoapError
+from doap.parallel import open_engine
+from doap.parallel.engine import available_cores
+from support import engine_tasks
+from support.engine_tasks import Chore
+
+TESTS = Path(__file__).parents[1]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def wait_until_dead(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if not any(map(is_alive, pids)):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_come_in_the_order_of_the_tasks(workers: int) -> None:
+    with open_engine("local", workers) as engine:
+        assert list(engine.map(engine_tasks.square_slowly, range(7))) == [n * n for n in range(7)]
+        for seed, matrix in enumerate(engine.map(engine_tasks.random_matrix, range(3))):
+            np.testing.assert_array_equal(matrix, engine_tasks.random_matrix(seed))
+        assert list(engine.map(engine_tasks.square, [])) == []
+
+
+def test_tasks_are_read_as_they_are_needed() -> None:
+    taken: list[int] = []
+
+    def tasks() -> Iterator[int]:
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    with open_engine("local", 2) as engine:
+        results = engine.map(engine_tasks.square, tasks())
+        assert next(results) == 0
+        assert len(taken) == 4
+        assert next(results) == 1
+        assert len(taken) == 5
+        results.close()  # type: ignore[attr-defined]  # a generator
+        assert list(engine.map(engine_tasks.square, range(20))) == [n * n for n in range(20)]
+
+
+def test_workers_use_one_thread_after_torch_was_used_here() -> None:
+    torch.set_num_threads(2)
+    torch.ones(500, 500) @ torch.ones(500, 500)
+    with open_engine("local", 2) as engine:
+        assert set(engine.map(engine_tasks.thread_counts, range(4))) == {(1, 1)}
+    torch.set_num_threads(1)
+
+
+def test_functions_cache_their_state_in_the_worker() -> None:
+    with open_engine("local", 1) as engine:
+        assert list(engine.map(engine_tasks.count_calls, ["model"] * 3)) == [1, 2, 3]
+
+
+def test_exceptions_come_back_as_themselves() -> None:
+    with open_engine("local", 2) as engine:
+        results = engine.map(engine_tasks.refuse_odd, range(4))
+        assert next(results) == 0
+        with pytest.raises(DoapError, match=r"^1\.jpg: odd; use an even one$"):
+            next(results)
+        with pytest.raises(RuntimeError, match="UnpicklableError: cannot 0"):
+            list(engine.map(engine_tasks.fail_unpicklably, [0]))
+        assert list(engine.map(engine_tasks.square, [5])) == [25]
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(DoapError, match="engine threads: unknown; choose one of local, ray"), open_engine("threads"):  # type: ignore[arg-type]
+        pass
+    with pytest.raises(DoapError, match="0 workers"), open_engine("local", 0):
+        pass
+    with open_engine("local", 1) as engine, pytest.raises((AttributeError, TypeError), match="local"):
+        list(engine.map(lambda number: number, [1]))
+
+
+def test_available_cores_respect_the_affinity() -> None:
+    assert 1 <= available_cores() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.slow
+def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
+    chores = [Chore(n, tmp_path, kills=2 if n in (0, 4) else 0) for n in range(8)]
+    with open_engine("local", 2) as engine:
+        assert list(engine.map(engine_tasks.run_chore, chores)) == list(range(8))
+    attempts = [len((tmp_path / f"attempts-{n}").read_text().split()) for n in range(8)]
+    assert attempts == [3, 1, 1, 1, 3, 1, 1, 1]  # the tasks of the other worker ran once
+
+
+@pytest.mark.slow
+def test_a_task_that_always_kills_its_worker_is_named(tmp_path: Path) -> None:
+    with open_engine("local", 2) as engine:
+        results = engine.map(engine_tasks.run_chore, [Chore(0, tmp_path), Chore(1, tmp_path, kills=9)])
+        assert next(results) == 0
+        with pytest.raises(DoapError, match=r"task 1 of run_chore .*died 3 times"):
+            next(results)
+        assert list(engine.map(engine_tasks.square, range(4))) == [0, 1, 4, 9]
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from doap.parallel import open_engine
+from support.engine_tasks import Chore, loaded_modules, run_chore
+folder = Path(sys.argv[1])
+with open_engine("local", 2) as engine:
+    modules = next(engine.map(loaded_modules, [0]))
+    print(sorted(modules & {"torch", "typer", "doap.cli.main"}), flush=True)
+    print(sum(engine.map(run_chore, [Chore(n, folder, seconds=float(sys.argv[2])) for n in range(4)])), flush=True)
+"""
+
+
+def start_script(tmp_path: Path, seconds: float) -> subprocess.Popen[str]:
+    """Start a script that has no `if __name__ == "__main__"`."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path), str(seconds)]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def pids_of_started_chores(folder: Path) -> list[int]:
+    deadline = time.monotonic() + 60
+    while len(marks := list(folder.glob("attempts-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    return [int(line) for mark in marks for line in mark.read_text().split()]
+
+
+@pytest.mark.slow
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    out, err = start_script(tmp_path, 0).communicate(timeout=120)
+    assert (out, err) == ("[]\n6\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_parent(tmp_path: Path, number: int) -> None:
+    script = start_script(tmp_path, 300)
+    pids = pids_of_started_chores(tmp_path)
+    assert len(pids) == 2
+    script.send_signal(number)
+    script.wait(timeout=20)
+    assert wait_until_dead(pids)
