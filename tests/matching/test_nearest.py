@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from doap.matching import nearest as module
+from doap.matching import vectors as vectors_module
 from doap.matching.nearest import distinctive_matches, mutual_nearest, nearest
 from doap.types import Descriptors
 
@@ -82,7 +82,7 @@ def without_ties(first: Descriptors, second: Descriptors) -> tuple[Descriptors, 
 @pytest.mark.parametrize("make", [vectors, bits])
 @pytest.mark.parametrize("entries", [1 << 24, 1000])
 def test_nearest_is_brute_force(make: Maker, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(vectors_module, "CPU_PAIRS", entries)
     queries, database = make(150, 0), make(333, 1)
     indices, distances = nearest(queries, database)
     table = distance_table(queries, database)

@@ -1,129 +1,203 @@
-"""Exact nearest neighbours by Euclidean and Hamming distance, with deterministic ties."""
+"""Exact nearest neighbours by Euclidean and Hamming distance, with deterministic ties.
+
+Real-valued descriptors of any floating-point type are compared by Euclidean distance, packed bits (uint8) by Hamming
+distance. Of equally near items the first is taken. Results do not depend on the device or the number of threads.
+
+Arrays are searched on the CPU and give arrays; tensors are searched on their device and give tensors there. Memory is
+bounded: the distance matrix is reduced tile by tile.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from doap.types import Descriptors
+from doap.matching.bits import BitSearch
+from doap.matching.vectors import VectorSearch
 
-BLOCK_ENTRIES = 1 << 24  # of the distance matrix: 64 MiB
-BLOCK_PAIRS = 1 << 17
+Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
-def nearest(queries: Descriptors, database: Descriptors) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+@dataclass(frozen=True)
+class PairSearch(Generic[Array]):
+    """Pairs of a search between two sets of descriptors.
+
+    Attributes:
+        indices: (P, 2) int64 indices into first and second, ascending in the first.
+        distances: (P,) float64 distance of each pair (float32 for tensors on MPS, which has no float64).
+        second_distances: (P,) distance of the pair's first item to its nearest item of `second` but one, at least
+            `distances`; infinity if `second` has one item.
+    """
+
+    indices: Array
+    distances: Array
+    second_distances: Array
+
+
+def nearest(queries: Array, database: Array) -> tuple[Array, Array]:
     """Find the nearest database item of each query; of equally near items, the first.
 
-    Real-valued descriptors are compared by Euclidean distance, packed bits (uint8) by Hamming distance. The distance
-    matrix is computed in blocks.
-
     Args:
-        queries: (N, D) float32, or (N, bits / 8) uint8.
-        database: (K, …) of the same kind, K > 0.
+        queries: (N, D) of a floating-point type, or (N, bits / 8) uint8.
+        database: (K, …) of the same type, K > 0.
 
     Returns:
-        (N,) indices into the database; (N,) distances.
+        (N,) int64 indices into the database; (N,) float64 distances.
 
     Raises:
-        ValueError: If the descriptors differ in type or length, or the database is empty.
+        ValueError: If the descriptors differ in type or length, are not finite, or the database is empty.
     """
-    if queries.dtype != database.dtype or queries.shape[1:] != database.shape[1:]:
-        raise ValueError(
-            f"descriptors differ: {queries.dtype} {queries.shape[1:]} against {database.dtype} {database.shape[1:]}"
-        )
-    if not len(database):
+    first, second = _tensors(queries, database)
+    if not len(second):
         raise ValueError("the database is empty")
-    search = _nearest_bits if queries.dtype == np.uint8 else _nearest_vectors
-    indices = np.empty(len(queries), np.int64)
-    distances = np.empty(len(queries), np.float64)
-    rows = max(1, BLOCK_ENTRIES // len(database))
-    for start in range(0, len(queries), rows):
-        block = slice(start, start + rows)
-        indices[block], distances[block] = search(queries[block], database)
-    return indices, distances
+    with _plain_mode(first):
+        _, _, indices, distances = _pairs(first, second, mutual=False)
+        return _like(queries, indices), _distances_like(queries, distances)
 
 
-def mutual_nearest(first: Descriptors, second: Descriptors) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def mutual_nearest(first: Array, second: Array) -> tuple[Array, Array]:
     """Find the pairs that are each other's nearest neighbours.
 
     Args:
-        first: (N, …) descriptors of the first image.
+        first: (N, …) descriptors of the first image; see `nearest`.
         second: (K, …) descriptors of the second image.
 
     Returns:
-        (P, 2) indices into first and second, ascending in the first; (P,) distances.
+        (P, 2) int64 indices into first and second, ascending in the first; (P,) float64 distances.
     """
-    if not len(first) or not len(second):
-        return np.zeros((0, 2), np.int64), np.zeros(0)
-    forward, distances = nearest(first, second)
-    backward, _ = nearest(second, first)
-    mutual = np.flatnonzero(backward[forward] == np.arange(len(first)))
-    return np.stack([mutual, forward[mutual]], 1), distances[mutual]
+    a, b = _tensors(first, second)
+    with _plain_mode(a):
+        _, items, indices, distances = _pairs(a, b, mutual=True)
+        return _like(first, torch.stack([items, indices], 1)), _distances_like(first, distances)
 
 
-def distinctive_matches(first: Descriptors, second: Descriptors, ratio: float) -> NDArray[np.int64]:
-    """Find the mutual nearest neighbours that pass Lowe's ratio test.
-
-    The distance to the nearest neighbour must be below `ratio` times the distance to the second nearest. Meant for
-    many pairs of photos, where speed matters more than a single match: distances of real-valued descriptors come from
-    a float32 product, and its rounding decides matches at the limit.
+def search_matches(first: Array, second: Array, mutual: bool = True) -> PairSearch[Array]:
+    """Find the nearest neighbour in `second` of each item of `first`, and the distance to the next nearest.
 
     Args:
-        first: (N, D) float32 unit vectors, or (N, bits / 8) uint8.
-        second: (K, …) of the same kind.
+        first: (N, …) descriptors of the first image; see `nearest`.
+        second: (K, …) descriptors of the second image.
+        mutual: Whether to keep only the pairs that are each other's nearest neighbours.
+
+    Example:
+        >>> import numpy as np
+        >>> pairs = search_matches(np.float32([[0], [1]]), np.float32([[4], [1], [3]]))
+        >>> pairs.indices.tolist(), pairs.distances.tolist(), pairs.second_distances.tolist()
+        ([[1, 1]], [0.0], [2.0])
+    """
+    a, b = _tensors(first, second)
+    with _plain_mode(a):
+        search, items, indices, distances = _pairs(a, b, mutual)
+        seconds = distances if search is None else search.second_distances(items, indices)
+        pairs = torch.stack([items, indices], 1)
+        return PairSearch(_like(first, pairs), _distances_like(first, distances), _distances_like(first, seconds))
+
+
+def distinctive_matches(first: Array, second: Array, ratio: float) -> Array:
+    """Find the mutual nearest neighbours that pass Lowe's ratio test.
+
+    The distance to the nearest neighbour must be below `ratio` times the distance to the second nearest.
+
+    Args:
+        first: (N, …) descriptors of the first image; see `nearest`.
+        second: (K, …) descriptors of the second image.
         ratio: Limit of the nearest distance over the second nearest; smaller is stricter.
 
     Returns:
-        (P, 2) indices into first and second, ascending in the first; none if K < 2.
+        (P, 2) int64 indices into first and second, ascending in the first; none if K < 2.
     """
-    if not len(first) or len(second) < 2:
-        return np.zeros((0, 2), np.int64)
-    is_binary = first.dtype == np.uint8
-    a, b = (_signs(x) if is_binary else torch.from_numpy(x) for x in (first, second))
-    # Hamming distances are (bits - similarity) / 2, squared Euclidean distances 2 (1 - similarity).
-    largest, factor = (a.shape[1], ratio) if is_binary else (1, ratio**2)
-    similarity = (a @ b.T).numpy()
-    rows = np.arange(len(first))
-    best = similarity.argmax(1)
-    nearest_similarity = similarity[rows, best]
-    similarity[rows, best] = -np.inf
-    selected = np.flatnonzero(largest - nearest_similarity < factor * (largest - similarity.max(1)))
-    # Search back from the selected matches only: a search from every item of `second` would double the cost.
-    backward = (b[best[selected]] @ a.T).numpy().argmax(1)
-    selected = selected[backward == selected]
-    return np.stack([selected, best[selected]], 1)
+    a, b = _tensors(first, second)
+    with _plain_mode(a):
+        search, items, indices, distances = _pairs(a, b, mutual=True, ratio=ratio)
+        if search is None or len(b) < 2:
+            return _like(first, torch.zeros(0, 2, dtype=torch.int64))
+        is_distinctive = distances < ratio * search.second_distances(items, indices)
+        return _like(first, torch.stack([items, indices], 1)[is_distinctive])
 
 
-def _signs(bits: Descriptors) -> Tensor:
-    """Unpack (N, bits / 8) uint8 to (N, bits) float32 values ±1."""
-    return torch.from_numpy(np.unpackbits(bits, axis=1)).float() * 2 - 1
+def _pairs(
+    first: Tensor, second: Tensor, mutual: bool, ratio: float | None = None
+) -> tuple[VectorSearch | BitSearch | None, Tensor, Tensor, Tensor]:
+    """Find pairs: the search, (P,) indices into `first` and `second`, (P,) distances. No search if a set is empty.
 
-
-def _nearest_bits(queries: Descriptors, database: Descriptors) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Search by D = (b - F·F') / 2 on bits as ±1: integers, which float32 sums exactly in any order."""
-    a, b = _signs(queries), _signs(database)
-    products, indices = (a @ b.T).max(dim=1)  # on the CPU, the first of equal maxima
-    return indices.numpy(), ((a.shape[1] - products) / 2).double().numpy()
-
-
-def _nearest_vectors(queries: Descriptors, database: Descriptors) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Search by a float32 product, then compare the candidates in float64.
-
-    The rounding of the product depends on the position in the matrix. Differences in float64 do not: equal descriptors
-    get equal distances. Of equal database items only the first is searched, to limit the number of candidates.
+    With a ratio, some pairs that fail the ratio test are left out.
     """
-    unique = np.sort(np.unique(database, axis=0, return_index=True)[1])
-    database = database[unique]
-    a, b = torch.from_numpy(queries), torch.from_numpy(database)
-    squared = a.square().sum(1, keepdim=True) + b.square().sum(1) - 2 * (a @ b.T)
-    scale = a.square().sum(1) + b.square().sum(1).max()
-    is_candidate = squared <= (squared.amin(1) + 1e-5 * scale)[:, None]
-    rows, columns = (index.numpy() for index in is_candidate.nonzero(as_tuple=True))
-    exact = np.empty(len(rows))
-    for start in range(0, len(rows), BLOCK_PAIRS):
-        block = slice(start, start + BLOCK_PAIRS)
-        difference = queries[rows[block]].astype(np.float64) - database[columns[block]]
-        exact[block] = np.sqrt((difference**2).sum(1))
-    order = np.lexsort((columns, exact, rows))
-    first = order[np.searchsorted(rows[order], np.arange(len(queries)))]
-    return unique[columns[first]], exact[first]
+    if not len(first) or not len(second):
+        none = torch.zeros(0, dtype=torch.int64)
+        return None, none, none, torch.zeros(0, dtype=torch.float64)
+    search: VectorSearch | BitSearch
+    if first.dtype == torch.uint8:
+        search = BitSearch(first, second, both=mutual)
+    else:
+        search = VectorSearch(first, second, _largest(first, second), both=mutual)
+    if ratio is None:
+        indices = search.forward()
+        items = torch.arange(len(first), device=indices.device)
+    else:
+        items = search.distinct_items(ratio)
+        indices = search.forward(items)
+    if mutual:
+        is_mutual = search.is_mutual(items, indices)
+        items, indices = items[is_mutual], indices[is_mutual]
+    return search, items, indices, search.distances(items, indices)
+
+
+def _tensors(first: Array, second: Array) -> tuple[Tensor, Tensor]:
+    """Return the descriptors as tensors, those of arrays on the CPU.
+
+    Raises:
+        ValueError: If they differ in type, length or device.
+    """
+    if first.dtype != second.dtype or first.ndim != 2 or first.shape[1:] != second.shape[1:]:
+        raise ValueError(
+            f"descriptors differ: {first.dtype} {tuple(first.shape)} against {second.dtype} {tuple(second.shape)}"
+        )
+    a, b = (
+        x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.require(x, requirements=["C", "W"]))
+        for x in (first, second)
+    )
+    if a.device != b.device:
+        raise ValueError(f"descriptors are on different devices: {a.device} and {b.device}")
+    if a.dtype != torch.uint8 and not a.dtype.is_floating_point:
+        raise ValueError(f"descriptors must be uint8 or of a floating-point type, not {a.dtype}")
+    return a, b
+
+
+def _like(original: Array, result: Tensor) -> Array:
+    """Return indices as an int64 array, or as a tensor on the device of the original."""
+    return result.to(original.device) if isinstance(original, Tensor) else result.numpy()
+
+
+def _distances_like(original: Array, distances: Tensor) -> Array:
+    """Return distances as `_like`, in float64 where the device has it."""
+    has_double = isinstance(original, np.ndarray) or original.device.type != "mps"
+    return _like(original, distances.double() if has_double else distances.float())
+
+
+def _largest(first: Tensor, second: Tensor) -> float:
+    """Return the largest absolute value.
+
+    Raises:
+        ValueError: If a value is not finite.
+    """
+    largest = float(torch.stack([bound.abs() for x in (first, second) for bound in torch.aminmax(x)]).amax())
+    if math.isfinite(largest):
+        return largest
+    for name, values in (("first", first), ("second", second)):
+        rows = (~values.isfinite().all(1)).nonzero()[:, 0]
+        if len(rows):
+            raise ValueError(f"descriptor {int(rows[0])} of the {name} set holds NaN or infinity; remove it")
+    raise AssertionError
+
+
+@contextmanager
+def _plain_mode(values: Tensor) -> Iterator[None]:
+    """Compute without gradients, and in the types given: callers can be in autocast or inference mode."""
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(values.device.type, enabled=False):
+        yield
