@@ -32,7 +32,17 @@ def test_a_card_round_trips_and_its_keys_do_not_change(tmp_path: Path) -> None:
     write_card(tmp_path / "small.safetensors", CARD)
     assert read_card(tmp_path / "small.safetensors") == CARD
     content = json.loads((tmp_path / "small.json").read_text())
-    assert list(content) == ["name", "kind", "architecture", "input_size", "extent", "extents", "sha256", "origin"]
+    assert list(content) == [
+        "name",
+        "kind",
+        "architecture",
+        "input_size",
+        "extent",
+        "extents",
+        "activation_ranges",
+        "sha256",
+        "origin",
+    ]
     assert list(content["architecture"]) == [
         "network", "dimensions", "width", "transformer", "transformer_bounded", "transformer_padding"
     ]  # fmt: skip

@@ -1,3 +1,4 @@
+import re
 import warnings
 
 import numpy as np
@@ -76,10 +77,53 @@ def test_other_sizes_are_resized_without_aliasing() -> None:
     np.testing.assert_allclose(resized[:, 0, 1:-1, 1:-1], expected[:, 1:-1, 1:-1], atol=1e-3)
 
 
-@pytest.mark.parametrize("patches", [PATCHES[0], PATCHES[:, :20], PATCHES.astype(np.float32)])
-def test_wrong_patches_are_refused(patches: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        describe_patches(patches, model("real"))
+@pytest.mark.parametrize("shape", [(32, 32), (37, 32, 20), (37, 2, 32, 32), (37, 1, 1, 32, 32), (37, 1, 32, 20)])
+def test_wrong_shapes_are_refused(shape: tuple[int, ...]) -> None:
+    expected = rf"patches must be \(N, S, S\) or \(N, 1, S, S\), not {re.escape(str(shape))}"
+    for call in (
+        lambda: describe_patches(np.zeros(shape, np.uint8), model("real")),
+        lambda: model("real")(torch.zeros(shape)),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint16, np.bool_, np.complex64, object])
+def test_wrong_types_are_refused(dtype: type) -> None:
+    with pytest.raises(ValueError, match="patches must be uint8 or floating-point, not"):
+        describe_patches(PATCHES.astype(dtype), model("real"))
+    if dtype is not object:
+        with pytest.raises(ValueError, match="patches must be uint8 or floating-point, not"):
+            model("real")(torch.from_numpy(PATCHES.astype(dtype)))
+
+
+@pytest.mark.parametrize("kind", ["real", "binary"])
+def test_a_tensor_gives_a_tensor_and_an_array_an_array(kind: Kind) -> None:
+    describer = model(kind)
+    expected = describe_patches(PATCHES, describer)
+    assert isinstance(expected, np.ndarray)
+    for patches in (PATCHES[:, None], PATCHES.astype(np.float32), PATCHES.astype(np.float16)):
+        np.testing.assert_array_equal(describe_patches(patches, describer), expected)
+        tensor = describe_patches(torch.from_numpy(patches), describer)
+        np.testing.assert_array_equal(tensor.numpy(), expected)
+        assert describe_patches(torch.from_numpy(patches[:0]), describer).shape == (0, expected.shape[1])
+    assert not tensor.is_inference()  # may be used in computations with gradients
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("count", [1, 16, 37])
+@pytest.mark.parametrize("kind", ["real", "binary"])
+def test_overlapped_copies_change_nothing(kind: Kind, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doap.networks.descriptor.GPU_BATCH", 4)
+    describer = model(kind).cuda()
+    expected = describe_patches(torch.from_numpy(PATCHES[:count]).cuda(), describer)
+    assert expected.is_cuda
+    found = describe_patches(PATCHES[:count], describer)
+    if kind == "real":
+        np.testing.assert_allclose(found, expected.cpu().numpy(), atol=1e-4)
+    else:
+        assert (np.unpackbits(found) != np.unpackbits(expected.cpu().numpy())).mean() < 0.01
 
 
 def test_bits_come_in_bytes() -> None:

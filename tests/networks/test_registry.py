@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from doap import DoapError, describe_patches, list_models, load
+from doap.matching.nearest import mutual_nearest
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.card import Origin, read_card
 from doap.networks.descriptor import Descriptor
@@ -27,7 +28,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_round_trip(saved: Path) -> None:
-    model = load(saved)
+    model = load(saved, fast=False)
     assert (model.kind, model.extent, model.name, model.network.dimensions) == ("binary", 7.5, "mine", 16)
     assert not model.training
     assert read_card(saved).origin.licence == "CC0"
@@ -39,8 +40,23 @@ def test_extents_per_detector_are_saved_and_other_detectors_use_that_of_the_trai
     architecture = read_card(saved).architecture
     extents = {"dog": 8.5, "harris-affine": 3.0}
     save(Descriptor(build_network(architecture), "binary", 7.5, "mine", extents), saved, architecture)
-    for model in (load(saved), optimize_for_inference(load(saved))):
+    for model in (load(saved, fast=False), optimize_for_inference(load(saved, fast=False))):
         assert [model.extent_for(name) for name in ("dog", "harris-affine", "harris")] == [8.5, 3.0, 7.5]
+
+
+def test_a_fast_model_cannot_be_saved(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=r"mine: .* cannot be saved; load it with fast=False"):
+        save(load(saved), tmp_path / "new.safetensors", read_card(saved).architecture)
+    assert not (tmp_path / "new.safetensors").exists()
+
+
+@pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b", "rootsift"])
+def test_all_forms_of_a_model_can_be_matched_with_each_other(name: str) -> None:
+    exact, fast = load(name, fast=False), load(name)
+    assert (exact.name, exact.kind, exact.bytes, exact.extents) == (fast.name, fast.kind, fast.bytes, fast.extents)
+    patches = np.random.default_rng(0).integers(0, 256, (50, 8, 8), dtype=np.uint8).repeat(8, 1).repeat(8, 2)
+    pairs, _ = mutual_nearest(describe_patches(patches, exact), describe_patches(patches, fast))
+    np.testing.assert_array_equal(pairs, np.arange(50)[:, None].repeat(2, 1))
 
 
 def test_cards_without_extents_and_sources_load(saved: Path) -> None:
@@ -55,7 +71,7 @@ def test_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
     network = build_network(architecture)
     network(torch.rand(8, 1, 32, 32))  # changes the running statistics
     save(Descriptor(network, "real", 12.0, "x"), tmp_path / "x.safetensors", architecture)
-    loaded = load(tmp_path / "x.safetensors").network.state_dict()
+    loaded = load(tmp_path / "x.safetensors", fast=False).network.state_dict()
     for name, value in network.state_dict().items():
         assert torch.equal(value, loaded[name])
 
@@ -130,9 +146,14 @@ def test_unknown_names_list_the_known_ones() -> None:
         load("doap-129")
 
 
+def test_a_device_that_is_not_here_is_named() -> None:
+    with pytest.raises(DoapError, match="device abacus: not available here"):
+        load("doap-demo-128", device="abacus")
+
+
 @pytest.mark.parametrize("name", list_models())
 def test_every_shipped_model_loads_and_its_card_is_complete(name: str) -> None:
-    model = load(name)
+    model = load(name, fast=False)
     assert model.name == name
     card = read_card(Path(__file__).parents[2] / "src" / "doap" / "weights" / f"{name}.safetensors")
     assert card.origin.licence

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from doap.choices import DETECTOR_NAMES
 from doap.errors import DoapError
 from doap.files import write_text
 from doap.networks.architecture import Architecture
-from doap.types import DETECTOR_NAMES, Kind
+from doap.types import Kind
 
 
 class DataSource(BaseModel):
@@ -63,6 +64,7 @@ def _check_detector(name: str) -> str:
 
 DetectorName = Annotated[str, AfterValidator(_check_detector)]
 Extent = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Range = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Card(BaseModel):
@@ -77,6 +79,9 @@ class Card(BaseModel):
     extent: Extent = Field(description="extent in training: half the patch side in units of the frame's scale")
     extents: dict[DetectorName, Extent] = Field(
         default_factory=dict, description="best extent per detector, used instead of `extent`"
+    )
+    activation_ranges: list[Range] = Field(
+        default_factory=list, description="largest magnitude of the input of each layer in int8, from `doap calibrate`"
     )
     sha256: str = Field(description="SHA-256 of the weights file")
     origin: Origin = Origin()

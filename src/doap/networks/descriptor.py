@@ -1,9 +1,10 @@
 """Descriptors of patches: a network whose activations become unit vectors or bits."""
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -11,15 +12,22 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from doap.errors import DoapError
 from doap.networks.network import PatchNetwork
+from doap.networks.pinned_batches import map_batches
 from doap.types import Kind
 
-# A batch that fits into the caches of a CPU, and one that keeps a GPU busy.
-CPU_BATCH, GPU_BATCH = 128, 8192
+# Batches whose feature maps fit into the caches of a CPU, for large and for small networks; one that fills a GPU.
+CPU_BATCH, SMALL_CPU_BATCH, GPU_BATCH = 64, 512, 8192
+SMALL_NETWORK = 200_000  # weights
 
 
 class Descriptor(nn.Module):
     """A trained network and how to use it, as returned by `doap.load`.
+
+    It is a module like kornia's descriptors and takes their place, with images of grey values in 0..255:
+    `kornia.feature.LAFDescriptor(model, model.input_size)(255 * images, lafs)`. Its attribute `network` does not: the
+    output of a network is raw activations.
 
     Args:
         network: Maps patches to activations.
@@ -65,19 +73,50 @@ class Descriptor(nn.Module):
         """Compute descriptors.
 
         Args:
-            patches: (N, S, S) uint8 or float with grey values in 0..255, of any size S.
+            patches: (N, S, S) or (N, 1, S, S), of any size S; uint8 or any floating-point type, in both cases with grey
+                values in 0..255. Values in 0..1, as of kornia's images, must be multiplied by 255 first: they are not
+                recognised, and patches of low contrast would get other descriptors.
 
         Returns:
-            For a real model, (N, dimensions) float32 unit vectors. For a binary model, (N, dimensions / 8) uint8 with
-            the highest bit of a byte first, as in `numpy.packbits`.
+            For a real model, (N, dimensions) unit vectors: float32, or float64 after `model.double()`. For a binary
+            model, (N, dimensions / 8) uint8 with the highest bit of a byte first, as in `numpy.packbits`.
+
+        Raises:
+            ValueError: If the patches have another shape or type.
         """
-        activations: Tensor = self.network(to_input(patches, self.input_size)).float()
-        return F.normalize(activations, dim=1) if self.kind == "real" else pack_bits(activations > 0)
+        activations: Tensor = self.network(to_input(patches, self.input_size))
+        if self.kind == "binary":
+            return pack_bits(activations > 0)
+        return F.normalize(activations.to(torch.promote_types(activations.dtype, torch.float32)), dim=1)
+
+
+def check_patches(patches: Tensor | NDArray[Any]) -> None:
+    """Raise ValueError unless patches are (N, S, S) or (N, 1, S, S), uint8 or floating-point."""
+    shape = tuple(patches.shape)
+    if len(shape) not in (3, 4) or shape[-1] != shape[-2] or (len(shape) == 4 and shape[1] != 1):
+        raise ValueError(f"patches must be (N, S, S) or (N, 1, S, S), not {shape}")
+    if isinstance(patches, Tensor):
+        is_grey = patches.dtype == torch.uint8 or patches.dtype.is_floating_point
+    else:
+        is_grey = patches.dtype == np.uint8 or np.issubdtype(patches.dtype, np.floating)
+    if not is_grey:
+        raise ValueError(f"patches must be uint8 or floating-point, not {patches.dtype}")
 
 
 def to_input(patches: Tensor, size: int) -> Tensor:
-    """Convert (N, S, S) uint8 or float patches to the input of a network, (N, 1, size, size) float32."""
-    values = patches[:, None].float()
+    """Convert patches to the input of a network.
+
+    Args:
+        patches: (N, S, S) or (N, 1, S, S), uint8 or floating-point.
+        size: Side in pixels of the patches that the network reads.
+
+    Returns:
+        (N, 1, size, size) float32, or float64 of float64 patches.
+    """
+    check_patches(patches)
+    values = patches.to(torch.float64 if patches.dtype == torch.float64 else torch.float32)
+    if patches.ndim == 3:
+        values = values[:, None]
     if patches.shape[-1] == size:
         return values
     return F.interpolate(values, (size, size), mode="bilinear", antialias=True)
@@ -85,13 +124,26 @@ def to_input(patches: Tensor, size: int) -> Tensor:
 
 def pack_bits(bits: Tensor) -> Tensor:
     """Pack (N, b) bool into (N, b / 8) uint8, highest bit first."""
-    bit_values = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=bits.device)
-    return (bits.view(len(bits), -1, 8) * bit_values).sum(2, dtype=torch.uint8)
+    # In int32, because ONNX cannot sum uint8. The number of rows is -1, because tracing would fix a number.
+    bit_values = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.int32, device=bits.device)
+    octets = bits.reshape(-1, bits.shape[1] // 8, 8).to(torch.int32)
+    return (octets * bit_values).sum(2, dtype=torch.int32).to(torch.uint8)
 
 
-def inference_batch_size(device: torch.device) -> int:
-    """Return the number of patches per batch for fast inference on a device."""
-    return CPU_BATCH if device.type == "cpu" else GPU_BATCH
+def inference_batch_size(network: nn.Module, device: torch.device) -> int:
+    """Return the number of patches per batch for fast inference with a network on a device."""
+    if device.type != "cpu":
+        return GPU_BATCH
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    return SMALL_CPU_BATCH if weights < SMALL_NETWORK else CPU_BATCH
+
+
+def check_device(device: str | torch.device) -> None:
+    """Raise a `DoapError` if a device does not exist here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DoapError(f"device {device}: not available here ({str(error).splitlines()[0]})") from error
 
 
 def device_of(model: nn.Module) -> torch.device | None:
@@ -100,15 +152,25 @@ def device_of(model: nn.Module) -> torch.device | None:
     return None if tensor is None else tensor.device
 
 
-def describe_patches(patches: NDArray[np.uint8], model: Descriptor) -> NDArray[Any]:
+@overload
+def describe_patches(patches: NDArray[Any], model: Descriptor) -> NDArray[Any]: ...
+
+
+@overload
+def describe_patches(patches: Tensor, model: Descriptor) -> Tensor: ...
+
+
+def describe_patches(patches: NDArray[Any] | Tensor, model: Descriptor) -> NDArray[Any] | Tensor:
     """Compute the descriptors of patches in batches, so that memory stays bounded.
 
     Args:
-        patches: (N, S, S) uint8 grey patches of any size S; they are resized to the input size of the model.
-        model: Model from `doap.load`; `doap.networks.inference.optimize_for_inference` returns a faster copy.
+        patches: (N, S, S) or (N, 1, S, S) grey patches of any size S, uint8 or floating-point with values in 0..255;
+            an array, or a tensor on any device. They are resized to the input size of the model.
+        model: Model from `doap.load`, on any device.
 
     Returns:
-        (N, dimensions) float32 unit vectors, or (N, bits / 8) uint8 for a binary model.
+        (N, dimensions) float32 unit vectors, or (N, bits / 8) uint8 for a binary model: an array for an array, a tensor
+        on the model's device for a tensor.
 
     Example:
         >>> import doap, numpy as np
@@ -118,17 +180,24 @@ def describe_patches(patches: NDArray[np.uint8], model: Descriptor) -> NDArray[A
         >>> doap.describe_patches(patches, doap.load("doap-demo-256b")).shape  # 256 bits in 32 bytes
         (5, 32)
     """
-    if patches.ndim != 3 or patches.shape[1] != patches.shape[2] or patches.dtype != np.uint8:
-        raise ValueError(f"patches must be (N, S, S) uint8, not {patches.shape} {patches.dtype}")
+    check_patches(patches)
     if not len(patches):  # shape and type of the result depend on the model
-        return describe_patches(np.zeros((1, 1, 1), np.uint8), model)[:0]
+        empty = describe_patches(np.zeros((1, 1, 1), np.uint8), model)[:0]
+        return torch.from_numpy(empty).to(device_of(model)) if isinstance(patches, Tensor) else empty
     device = device_of(model) or torch.device("cpu")
-    size = inference_batch_size(device)
+    size = inference_batch_size(model.network, device)
     model.eval()
-    with torch.inference_mode():
-        # torch.from_numpy rejects negative strides and warns about read-only arrays: those are copied.
-        batches = (
-            np.require(patches[start : start + size], requirements=["C", "W"]) for start in range(0, len(patches), size)
-        )
-        descriptors = [model(torch.from_numpy(batch).to(device)).cpu().numpy() for batch in batches]
-    return np.concatenate(descriptors)
+    with torch.no_grad():
+        if isinstance(patches, Tensor):
+            return torch.cat([model(batch.to(device)) for batch in torch.split(patches, size)])
+        read = partial(_read_rows, patches)
+        if device.type == "cuda":
+            return map_batches(model, read, len(patches), size, device).numpy()
+        batches = (read(slice(start, start + size)) for start in range(0, len(patches), size))
+        return np.concatenate([model(batch.to(device)).cpu().numpy() for batch in batches])
+
+
+def _read_rows(patches: NDArray[Any], rows: slice) -> Tensor:
+    """Return some rows as a tensor, without a copy if possible."""
+    # torch.from_numpy rejects negative strides and warns about read-only arrays: those are copied.
+    return torch.from_numpy(np.require(patches[rows], requirements=["C", "W"]))

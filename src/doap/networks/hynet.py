@@ -27,7 +27,7 @@ class FilterResponseNorm(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Normalise (N, C, H, W) maps."""
         precision = torch.promote_types(maps.dtype, torch.float32)
-        power = maps.square().mean((2, 3), keepdim=True, dtype=precision)
+        power = maps.to(precision).square().mean((2, 3), keepdim=True)  # squares overflow in float16
         scale = self.weight * torch.rsqrt(power + self.eps.abs())
         return torch.addcmul(self.bias.to(maps.dtype), maps, scale.to(maps.dtype))
 
@@ -88,5 +88,8 @@ class HyNet(PatchNetwork):
     def forward(self, patches: Tensor) -> Tensor:
         """Compute (N, dimensions) raw activations of (N, 1, 32, 32) float patches, of any contrast."""
         self.check(patches)
-        activations: Tensor = self.layers(patches)
-        return activations.flatten(1)
+        normalisation, threshold, *layers = self.layers
+        values: Tensor = threshold(normalisation(patches)).to(self.dtype)
+        for layer in layers:
+            values = layer(values)
+        return values.flatten(1)

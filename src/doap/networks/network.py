@@ -1,5 +1,6 @@
 """Base classes and building blocks of all networks."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -7,8 +8,8 @@ from torch import Tensor, nn
 class PatchNetwork(nn.Module):
     """Base class of networks.
 
-    A network maps (N, 1, S, S) float patches with grey values in 0..255 to (N, dimensions) raw activations. The
-    objective and `Descriptor` normalise or threshold these.
+    A network maps (N, 1, S, S) float patches with grey values in 0..255 to (N, dimensions) raw activations. These are
+    no descriptors: the objective and `Descriptor` normalise or threshold them. `Descriptor` describes patches.
 
     Args:
         dimensions: Length of the output: dimensions of the descriptor, or its bits.
@@ -19,6 +20,11 @@ class PatchNetwork(nn.Module):
         super().__init__()
         self.dimensions = dimensions
         self.input_size = input_size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the weights, to which a network casts patches after normalising them; float32 without weights."""
+        return next((parameter.dtype for parameter in self.parameters()), torch.float32)
 
     def check(self, patches: Tensor) -> None:
         """Raise ValueError unless patches are (N, 1, S, S)."""
@@ -53,14 +59,14 @@ class LayeredNetwork(PatchNetwork):
             (N, dimensions) raw activations.
         """
         self.check(patches)
-        activations: Tensor = self.layers(normalise(patches))
+        activations: Tensor = self.layers(normalise(patches).to(self.dtype))
         return activations.flatten(1)
 
     def forward_with_maps(self, patches: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Compute activations and two maps, see `PatchNetwork`; the last map holds the activations."""
         self.check(patches)
         convolution, normalisation, *layers = self.layers
-        first: Tensor = normalisation(convolution(normalise(patches)))
+        first: Tensor = normalisation(convolution(normalise(patches).to(self.dtype)))
         values = first.clone()  # the ReLU that follows works in place
         for layer in layers:
             values = layer(values)
@@ -93,4 +99,5 @@ def normalise(patches: Tensor) -> Tensor:
         (N, 1, S, S).
     """
     # sqrt(eps) is a thousandth of a grey level: well below the quantisation of patches, well above rounding errors.
-    return F.layer_norm(patches, patches.shape[1:], eps=1e-6)
+    sides = [int(side) for side in patches.shape[1:]]  # the exporter to ONNX takes no traced sizes
+    return F.layer_norm(patches, sides, eps=1e-6)

@@ -17,7 +17,8 @@ from doap.files import atomic_file
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.baselines import list_baselines, load_handcrafted, load_published
 from doap.networks.card import Card, Origin, read_card, write_card
-from doap.networks.descriptor import Descriptor
+from doap.networks.descriptor import Descriptor, check_device
+from doap.networks.inference import InferenceNetwork, optimize_for_inference
 
 WEIGHTS_FOLDER = Path(__file__).parent.parent / "weights"
 
@@ -37,7 +38,9 @@ def list_models(pattern: str = "*") -> list[str]:
     return [name for name in names if fnmatchcase(name, pattern)]
 
 
-def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descriptor:
+def load(
+    name_or_path: str | Path, device: str | torch.device = "cpu", fast: bool = True, int8: bool = False
+) -> Descriptor:
     """Load a model or a baseline by name, or from a .safetensors file.
 
     Args:
@@ -45,12 +48,17 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
             weights with their card ("out/demo/real/weights.safetensors"); or path of the published weights of a
             baseline, which need no card.
         device: Device of the returned model.
+        fast: Whether to return the fastest form for inference on the device, see `optimize_for_inference`. False
+            returns the network as trained, in float32: exact, trainable, and what `save` takes.
+        int8: Whether to compute with 8-bit integers instead, on a CPU; needs onnxruntime and activation ranges on the
+            card, see `doap calibrate`.
 
     Returns:
-        The model in eval mode.
+        The model in eval mode. Descriptors of all forms of a model can be matched with each other.
 
     Raises:
-        DoapError: For an unknown name, a missing or invalid card, or weights that do not match the card.
+        DoapError: For an unknown name, a missing or invalid card, weights that do not match the card, or a device
+            that is not available.
 
     Example:
         >>> import doap
@@ -58,12 +66,30 @@ def load(name_or_path: str | Path, device: str | torch.device = "cpu") -> Descri
         >>> model.kind, model.network.dimensions
         ('binary', 256)
     """
+    check_device(device)
+    model = _load_exact(name_or_path).eval()
+    if int8:
+        return _quantize(model, name_or_path).to(device)
+    model = model.to(device)
+    return optimize_for_inference(model) if fast else model
+
+
+def _quantize(model: Descriptor, name_or_path: str | Path) -> Descriptor:
+    """Return the int8 form of a model, with the activation ranges on its card."""
+    from doap.networks.int8 import quantize
+
+    card = find_card(str(name_or_path))
+    return quantize(model, card.activation_ranges if card else [])
+
+
+def _load_exact(name_or_path: str | Path) -> Descriptor:
+    """Load a model in float32, as it was trained."""
     if str(name_or_path) in list_baselines():
-        return load_handcrafted(str(name_or_path)).to(device).eval()
+        return load_handcrafted(str(name_or_path))
     path = find_weights(str(name_or_path))
     if not path.with_suffix(".json").exists() and (baseline := load_published(path)):
-        return baseline.to(device).eval()
-    return _load_with_card(path).to(device).eval()
+        return baseline
+    return _load_with_card(path)
 
 
 def _load_with_card(path: Path) -> Descriptor:
@@ -95,7 +121,12 @@ def save(descriptor: Descriptor, path: Path, architecture: Architecture, origin:
         path: Path of the .safetensors file.
         architecture: Architecture that its network was built from.
         origin: Provenance for the card.
+
+    Raises:
+        DoapError: If the model is an inference form, whose weights are not those of the architecture.
     """
+    if isinstance(descriptor.network, InferenceNetwork):
+        raise DoapError(f"{descriptor.name}: a fast model cannot be saved; load it with fast=False")
     tensors = {name: value.contiguous().cpu() for name, value in descriptor.network.state_dict().items()}
     content = safetensors.torch.save(tensors)
     with atomic_file(path) as temporary:

@@ -67,7 +67,7 @@ class SpatialTransformer(nn.Module):
         Returns:
             (N, 2, 3): a 2x2 matrix and a shift.
         """
-        raw: Tensor = self.prediction(self.layers(normalise(patches)))
+        raw: Tensor = self.prediction(self.layers(normalise(patches).to(self.prediction.weight.dtype)))
         # Full precision from here on: bfloat16 would round coordinates to a tenth of a pixel.
         offsets = raw.to(patches.dtype).reshape(patches.shape[0], 2, 3)
         if self.bounded:

@@ -30,7 +30,7 @@ def test_frames_of_an_image_are_described_by_any_name(photo: Grey) -> None:
     orb = ModelDescriber(doap.load("orb"))
     assert (orb.name, orb.kind) == ("orb", "binary")
     assert orb.describe_frames(photo, frames).shape == (30, 32)
-    assert len(doap.detect_and_describe(photo, doap.load("teblid-256"), 30).descriptors) == 30
+    assert len(doap.detect_and_describe(photo, doap.load("teblid-256"), max_keypoints=30).descriptors) == 30
 
 
 def test_the_page_names_every_handcrafted_baseline_and_its_size() -> None:

@@ -116,7 +116,7 @@ def path(tmp_path: Path, name: str) -> Path:
 
 
 def test_a_network_is_recognised_by_its_tensors_and_computes_what_its_paper_says(path: Path, name: str) -> None:
-    model = doap.load(path)
+    model = doap.load(path, fast=False)
     size = SIZES.get(name, 32)
     assert (model.kind, model.extent, model.name, model.input_size) == ("real", 12.0, "whatever", size)
     assert not model.training
@@ -130,7 +130,7 @@ def test_a_network_is_recognised_by_its_tensors_and_computes_what_its_paper_says
 
 
 def test_gradients_flow(path: Path) -> None:
-    network = doap.load(path).network.double()
+    network = doap.load(path, fast=False).network.double()
     size = network.input_size
     patch = (torch.rand(1, 1, size, size, dtype=torch.float64) * 255).requires_grad_()
     assert torch.autograd.gradcheck(network, patch, eps=1e-4, atol=1e-6, fast_mode=True)
@@ -139,7 +139,7 @@ def test_gradients_flow(path: Path) -> None:
 
 
 def test_a_constant_patch_gives_finite_values(path: Path) -> None:
-    assert np.isfinite(doap.describe_patches(np.full((2, 40, 40), 77, np.uint8), doap.load(path))).all()
+    assert np.isfinite(doap.describe_patches(np.full((2, 40, 40), 77, np.uint8), doap.load(path, fast=False))).all()
 
 
 def test_other_tensors_are_not_recognised(path: Path) -> None:
@@ -177,7 +177,7 @@ def test_published_weights_match_real_patches(published_baselines: Path, strips:
     pixels = [F.adaptive_avg_pool2d(torch.from_numpy(strip).float(), 32).flatten(1) for strip in strips]
     plain = matching_rate(*(F.normalize(values - values.mean(1, keepdim=True)).numpy() for values in pixels))
     sift = matching_rate(*(doap.describe_patches(strip, doap.load("sift")) for strip in strips))
-    models = {name: doap.load(published_baselines / f"{name}.safetensors") for name in NETWORKS}
+    models = {name: doap.load(published_baselines / f"{name}.safetensors", fast=False) for name in NETWORKS}
     rates = {
         name: matching_rate(*(doap.describe_patches(strip, model) for strip in strips))
         for name, model in models.items()

@@ -40,7 +40,7 @@ def test_a_converted_model_gives_the_published_descriptors(
 ) -> None:
     network = randomise(PUBLISHED[layout]())
     source = save_checkpoint(tmp_path / "published.pth", network.state_dict())
-    model = doap.load(convert(source, tmp_path / "new.safetensors"))
+    model = doap.load(convert(source, tmp_path / "new.safetensors"), fast=False)
     with torch.no_grad():
         expected = network(torch.from_numpy(patches)[:, None].float())
     assert np.abs(expected.numpy()).max() > 0.1
@@ -57,7 +57,9 @@ def test_a_converted_model_gives_the_published_descriptors(
 @pytest.mark.parametrize("layout", ["HardNet", "SOSNet"])
 def test_a_patch_with_one_deviating_pixel_differs_by_a_hundredth_at_most(tmp_path: Path, layout: str) -> None:
     network = randomise(PUBLISHED[layout]())
-    model = doap.load(convert(save_checkpoint(tmp_path / "a.pth", network.state_dict()), tmp_path / "b.safetensors"))
+    model = doap.load(
+        convert(save_checkpoint(tmp_path / "a.pth", network.state_dict()), tmp_path / "b.safetensors"), fast=False
+    )
     patch = np.full((1, 32, 32), 100, np.uint8)
     patch[0, 15, 16] = 101
     with torch.no_grad():
@@ -72,7 +74,7 @@ def test_the_same_descriptors_as_kornia(tmp_path: Path, name: str, patches: NDAr
         for _ in range(3):
             network(torch.rand(16, 1, 32, 32) * 255)
     torch.save(network.eval().state_dict(), tmp_path / "kornia.pth")
-    model = doap.load(convert(tmp_path / "kornia.pth", tmp_path / "new.safetensors"))
+    model = doap.load(convert(tmp_path / "kornia.pth", tmp_path / "new.safetensors"), fast=False)
     with torch.no_grad():
         expected = network(torch.from_numpy(patches)[:, None].float())
     np.testing.assert_allclose(doap.describe_patches(patches, model), expected, atol=1e-4)
@@ -97,7 +99,7 @@ FORMATS: dict[str, Callable[[torch.nn.Module, Path], object]] = {
 def test_formats_of_checkpoints(tmp_path: Path, name: str, build: Callable[[], torch.nn.Module]) -> None:
     network = build()
     FORMATS[name](network, tmp_path / name)
-    model = doap.load(convert(tmp_path / name, tmp_path / "new.safetensors"))
+    model = doap.load(convert(tmp_path / name, tmp_path / "new.safetensors"), fast=False)
     assert (
         model.network.get_parameter("layers.2.weight" if build is hynet else "layers.3.weight").dtype == torch.float32
     )
@@ -184,7 +186,7 @@ def test_other_tensors_are_refused_in_one_line_and_nothing_is_written(tmp_path: 
 
 
 def test_our_own_models_and_baselines_are_refused(tmp_path: Path) -> None:
-    own = doap.load("doap-demo-128")
+    own = doap.load("doap-demo-128", fast=False)
     doap.save(own, tmp_path / "own.safetensors", Architecture(network="tiny", width=48))
     save_file(TFeat().state_dict(), tmp_path / "tfeat.safetensors")
     for name, message in (("own", "has a card"), ("tfeat", "needs no card; use it as it is")):

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
+from doap.choices import DEFAULT_EXTENT
 from doap.networks.baselines.deepdesc import DeepDesc
 from doap.networks.baselines.desdis import DesDis
 from doap.networks.baselines.liop import build_liop
@@ -21,7 +22,6 @@ from doap.networks.baselines.sift import build_sift
 from doap.networks.baselines.tfeat import HardTFeat, TFeat
 from doap.networks.descriptor import Descriptor
 from doap.networks.network import PatchNetwork
-from doap.types import DEFAULT_EXTENT
 
 HANDCRAFTED: dict[str, Callable[[str], Descriptor]] = {
     "sift": build_sift,

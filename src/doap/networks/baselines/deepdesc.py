@@ -31,7 +31,7 @@ class DeepDesc(PatchNetwork):
     def forward(self, patches: Tensor) -> Tensor:
         """Compute (N, 128) activations of (N, 1, 64, 64) float patches, grey values in 0..255."""
         self.check(patches)
-        values = _pool(torch.tanh(self.conv0((patches - self.mean) / self.std)), 2)
+        values = _pool(torch.tanh(self.conv0(((patches - self.mean) / self.std).to(self.dtype))), 2)
         values = _pool(torch.tanh(self.conv1(self.subtract0(values))), 3)
         values = _pool(torch.tanh(self.conv2(self.subtract1(values))), 4)
         return values.flatten(1)
@@ -52,7 +52,7 @@ class SubtractiveNormalisation(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Normalise (N, C, H, W) values."""
-        kernel = self.kernel[None, None]
+        kernel = self.kernel[None, None].to(values.dtype)
         total = F.conv2d(values.sum(1, keepdim=True), kernel, padding=2)
         weight = F.conv2d(torch.full_like(values[:1, :1], values.shape[1]), kernel, padding=2)
         return values - total / weight

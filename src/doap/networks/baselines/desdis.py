@@ -32,5 +32,5 @@ class DesDis(PatchNetwork):
     def forward(self, patches: Tensor) -> Tensor:
         """Compute (N, 128) activations of (N, 1, 32, 32) float patches, of any brightness and contrast."""
         self.check(patches)
-        values: Tensor = self.desc(self.layer3(self.layer2(self.layer1(patches))))
+        values: Tensor = self.desc(self.layer3(self.layer2(self.layer1(patches.to(self.dtype)))))
         return values.flatten(1)

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from doap.choices import DEFAULT_EXTENT
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor
 from doap.networks.network import PatchNetwork
-from doap.types import DEFAULT_EXTENT
 
 # Standard deviation of the blur in pixels. VLFeat does not smooth; without it the order is that of the noise.
 SMOOTHING_SIGMA = 1.2

@@ -24,7 +24,7 @@ class MatchNet(PatchNetwork):
     def forward(self, patches: Tensor) -> Tensor:
         """Compute (N, 4096) activations of (N, 1, 64, 64) float patches, grey values in 0..255."""
         self.check(patches)
-        values = _pool(F.relu(self.conv0((patches - 128) / 160)))
+        values = _pool(F.relu(self.conv0(((patches - 128) / 160).to(self.dtype))))
         values = _pool(F.relu(self.conv1(values)))
         values = F.relu(self.conv3(F.relu(self.conv2(values))))
         return _pool(F.relu(self.conv4(values))).flatten(1)

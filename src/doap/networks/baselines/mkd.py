@@ -4,10 +4,10 @@ from typing import Any
 
 from torch import Tensor
 
+from doap.choices import DEFAULT_EXTENT
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor
 from doap.networks.network import PatchNetwork
-from doap.types import DEFAULT_EXTENT
 
 
 class Mkd(PatchNetwork):

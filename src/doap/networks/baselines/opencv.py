@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from doap.choices import DEFAULT_EXTENT
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor
 from doap.networks.network import PatchNetwork
-from doap.types import DEFAULT_EXTENT
 
 # Patches per call of OpenCV: few calls, and bounded memory for the pyramids.
 CHUNK_SIZE = 64

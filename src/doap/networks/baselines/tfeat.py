@@ -28,7 +28,7 @@ class TFeat(PatchNetwork):
     def forward(self, patches: Tensor) -> Tensor:
         """Compute (N, 128) activations of (N, 1, 32, 32) float patches, of any brightness and contrast."""
         self.check(patches)
-        values: Tensor = self.descr(self.features(patches).flatten(1))
+        values: Tensor = self.descr(self.features(patches.to(self.dtype)).flatten(1))
         return values
 
 
@@ -46,5 +46,5 @@ class HardTFeat(PatchNetwork):
         # Its training used the unbiased standard deviation, which is 0.05 % larger.
         pixels = self.input_size**2
         normalised = normalise(patches) * ((pixels - 1) / pixels) ** 0.5
-        values: Tensor = self.classifier(self.features(normalised))
+        values: Tensor = self.classifier(self.features(normalised.to(self.dtype)))
         return values.flatten(1)

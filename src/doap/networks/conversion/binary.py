@@ -41,7 +41,7 @@ def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
         ('demo-128b', 'binary', 16)
     """
     check_output(output)
-    model, card = load(source), find_card(str(source))
+    model, card = load(source, fast=False), find_card(str(source))
     if card is None:
         raise DoapError(f"{source}: a baseline without a card; only models with a card can be binarised")
     if model.kind == "binary":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from doap.choices import DEFAULT_EXTENT
 from doap.errors import DoapError
 from doap.networks.architecture import build_network
 from doap.networks.baselines import load_published
@@ -16,7 +17,6 @@ from doap.networks.conversion.output import check_output
 from doap.networks.conversion.reading import check_size, read_tensors
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import save
-from doap.types import DEFAULT_EXTENT
 
 KNOWN = "HardNet, HardNet-PS, SOSNet and HyNet; L2-Net as .mat"
 

@@ -10,7 +10,6 @@ from torch import nn
 import doap
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
-from doap.networks import inference
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor, describe_patches
 from doap.networks.inference import InferenceNetwork, fold_normalisation, optimize_for_inference
@@ -54,7 +53,7 @@ def test_folding_changes_nothing_but_rounding(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b"])
 def test_optimised_models_give_the_same_descriptors(name: str, patches: NDArray[np.uint8]) -> None:
-    model = doap.load(name)
+    model = doap.load(name, fast=False)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     exact, fast = describe_patches(patches, model), describe_patches(patches, optimize_for_inference(model))
     assert (exact.shape, exact.dtype) == (fast.shape, fast.dtype)
@@ -71,7 +70,7 @@ def test_optimised_published_baselines_give_the_same_descriptors(
 ) -> None:
     count = 0
     for path in sorted(published_baselines.glob("*.safetensors")):
-        model = doap.load(path)
+        model = doap.load(path, fast=False)
         cosine = (describe_patches(patches, model) * describe_patches(patches, optimize_for_inference(model))).sum(1)
         assert cosine.min() > 0.998, path.name
         count += 1
@@ -83,11 +82,34 @@ def test_a_handcrafted_model_is_returned_itself() -> None:
     assert optimize_for_inference(model) is model
 
 
-def test_bfloat16_is_used_where_it_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_all_networks_describe_alike_in_all_dtypes(name: str, dtype: torch.dtype, patches: NDArray[np.uint8]) -> None:
+    model = Descriptor(with_statistics(ARCHITECTURES[name]), "real", 12.0, name)
+    fast = optimize_for_inference(model, dtype)
+    cosine = (describe_patches(patches, model) * describe_patches(patches, fast)).sum(1)
+    assert cosine.min() > {torch.float16: 0.9999, torch.bfloat16: 0.995, torch.float32: 1 - 1e-6}[dtype]
+    assert describe_patches(patches, fast).dtype == np.float32
+    assert not any(parameter.requires_grad for parameter in fast.parameters())
+
+
+def test_the_dtype_is_by_default_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Descriptor(with_statistics(ARCHITECTURES["l2net"]), "real", 12.0, "x")
-    for supported, dtype in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr(inference, "multiplies_bfloat16", Mock(return_value=supported))
+    for dtype in (torch.bfloat16, torch.float32):
+        monkeypatch.setattr("doap.networks.inference.optimizing.fastest_dtype", Mock(return_value=dtype))
         network = optimize_for_inference(model).network
         assert isinstance(network, InferenceNetwork)
+        assert network.precision == dtype
         with torch.no_grad():
             assert network(torch.rand(2, 1, 32, 32)).dtype == dtype
+
+
+def test_float16_on_a_cpu_leaves_matrix_products_in_float32() -> None:
+    model = Descriptor(with_statistics(ARCHITECTURES["l2net"]), "real", 12.0, "x")
+    dtypes = [value.dtype for value in optimize_for_inference(model, torch.float16).parameters() if value.ndim == 4]
+    assert dtypes == [torch.float32, *[torch.float16] * 5, torch.float32]
+
+
+def test_a_fast_model_is_returned_itself() -> None:
+    model = doap.load("doap-demo-128")
+    assert optimize_for_inference(model) is model

@@ -1,0 +1,201 @@
+"""The graph of a quantised network for onnxruntime.
+
+Activations are 8-bit, weights int8 with one scale per output channel, sums int32. Maps are in channels-last order, in
+which onnxruntime multiplies with the dot-product instructions of the CPU. VNNI on x86 multiplies uint8 with int8, SDOT
+on ARM int8 with int8: there all activations are stored minus 128, which changes no result.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from doap.networks.int8.layers import Layer
+from doap.networks.int8.quantization import Quantization, QuantizedWeights, quantize_weights
+
+INPUT, OUTPUT = "patches", "activations"
+PIXELS_PER_STEP = 4  # neighbouring output pixels of the first layer that are computed as one
+NORMALISATION_EPSILON = 1e-6  # of `doap.networks.network.normalise`
+OPSET, MICROSOFT_OPSET, IR_VERSION = 17, 1, 8  # old enough for onnxruntime 1.18
+
+
+def build_graph(layers: Sequence[Layer], ranges: Sequence[float], size: int, signed_activations: bool) -> bytes:
+    """Build the int8 graph of a network.
+
+    Args:
+        layers: Convolutions, then linear layers.
+        ranges: Largest magnitude of the input of each layer.
+        size: Side of the patches.
+        signed_activations: Whether to store activations in int8 instead of uint8.
+
+    Returns:
+        Serialised ONNX model that maps (N, size, size / b, b) float patches with grey values in 0..255, b of
+        `block_size`, to (N, dimensions) float activations.
+    """
+    quantizations = [
+        Quantization.from_range(largest, signed=index == 0 or not layers[index - 1].relu)
+        for index, largest in enumerate(ranges)
+    ]
+    graph = _Graph(signed_activations)
+    block = block_size(layers[0])
+    values = _add_normalisation(graph, (size, size // block, block))
+    values = graph.add_node("QuantizeLinear", [values, *graph.add_quantization(quantizations[0])])
+    for index, layer in enumerate(layers):
+        quantized = quantize_weights(layer.weight, layer.bias, quantizations[index].scale)
+        input_, output = quantizations[index], (*quantizations[index + 1 :], None)[0]
+        if layer.is_convolution:
+            assert output is not None, "a linear layer comes last"
+            values = _add_convolution(graph, values, layer, quantized, input_, output, size if index == 0 else None)
+        else:
+            if layers[index - 1].is_convolution:
+                values = graph.add_node("Flatten", [values])
+            values = _add_linear(graph, values, quantized, input_, output)
+    return graph.serialise(values, (size, size // block, block), len(layers[-1].bias))
+
+
+def block_size(first: Layer) -> int:
+    """Return how many neighbouring pixels of a row the first layer reads as one pixel with that many channels."""
+    return PIXELS_PER_STEP * first.stride
+
+
+def widen_first_layer(quantized: QuantizedWeights, stride: int) -> tuple[QuantizedWeights, tuple[int, int]]:
+    """Return the convolution that reads blocks of pixels and computes blocks of output pixels.
+
+    A convolution of one channel uses a fraction of the width of a dot product. The same sums, of blocks of neighbouring
+    pixels of a row as channels, with zeros for the pixels that do not take part, are several times faster.
+
+    Args:
+        quantized: Weights (C, 1, k, k) of a convolution with padding k // 2.
+        stride: Its stride.
+
+    Returns:
+        Weights (PIXELS_PER_STEP · C, block, k, blocks), and the blocks of padding on the left and on the right.
+    """
+    channels, _, side, _ = quantized.weight.shape
+    block, padding = PIXELS_PER_STEP * stride, side // 2
+    left, right = -(-padding // block), max(0, (block - stride - padding + side - 1) // block)
+    weight = np.zeros((PIXELS_PER_STEP, channels, block, side, left + 1 + right), np.int8)
+    for pixel in range(PIXELS_PER_STEP):
+        for column in range(side):
+            position = left * block + pixel * stride + column - padding
+            weight[pixel, :, position % block, :, position // block] = quantized.weight[:, 0, :, column]
+    widened = QuantizedWeights(
+        weight.reshape(-1, *weight.shape[2:]),
+        np.tile(quantized.scale, PIXELS_PER_STEP),
+        np.tile(quantized.bias, PIXELS_PER_STEP),
+    )
+    return widened, (left, right)
+
+
+class _Graph:
+    """Nodes and constants of a graph under construction."""
+
+    def __init__(self, signed_activations: bool) -> None:
+        self.signed_activations = signed_activations
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
+
+    def add_node(self, operator: str, inputs: list[str], domain: str = "", **attributes: float | list[int]) -> str:
+        """Add a node; return the name of its output."""
+        name = f"{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], domain=domain))
+        self.nodes[-1].attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
+        return name
+
+    def add_constant(self, value: NDArray[np.generic] | np.generic) -> str:
+        """Add a constant; return its name."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(np.shape(value)), name))
+        return name
+
+    def add_quantization(self, quantization: Quantization) -> list[str]:
+        """Add a scale and a zero point; return their names."""
+        zero_point: np.uint8 | np.int8 = quantization.zero_point
+        if self.signed_activations:
+            zero_point = np.int8(int(zero_point) - 128)
+        return [self.add_constant(quantization.scale), self.add_constant(zero_point)]
+
+    def add_weights(self, quantized: QuantizedWeights) -> list[str]:
+        """Add weights, their scales and zero points; return their names."""
+        zero_points = np.zeros(len(quantized.scale), np.int8)
+        return [self.add_constant(array) for array in (quantized.weight, quantized.scale, zero_points)]
+
+    def serialise(self, output: str, shape: tuple[int, int, int], dimensions: int) -> bytes:
+        """Return the model whose output is the last node."""
+        assert self.nodes[-1].output[0] == output
+        self.nodes[-1].output[0] = OUTPUT
+        graph = helper.make_graph(
+            self.nodes,
+            "int8",
+            [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["N", *shape])],
+            [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["N", dimensions])],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", MICROSOFT_OPSET)]
+        model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
+        return model
+
+
+def _add_normalisation(graph: _Graph, shape: tuple[int, int, int]) -> str:
+    """Add the normalisation of patches, as `doap.networks.network.normalise`.
+
+    onnxruntime's LayerNormalization computes the variance as a difference of squares. This is inexact for patches that
+    are bright and of low contrast, therefore the mean is subtracted before it.
+    """
+    mean = graph.add_node("ReduceMean", [INPUT], axes=[1, 2, 3])
+    centred = graph.add_node("Sub", [INPUT, mean])
+    ones = graph.add_constant(np.ones(shape, np.float32))
+    return graph.add_node("LayerNormalization", [centred, ones], axis=1, epsilon=NORMALISATION_EPSILON)
+
+
+def _add_convolution(
+    graph: _Graph,
+    values: str,
+    layer: Layer,
+    quantized: QuantizedWeights,
+    input_: Quantization,
+    output: Quantization,
+    first_size: int | None,
+) -> str:
+    """Add a convolution; `first_size` is the side of the patches if it is the first, else None."""
+    padding, strides = layer.weight.shape[2] // 2, [layer.stride, layer.stride]
+    pads = [padding] * 4
+    if first_size is not None:
+        quantized, (left, right) = widen_first_layer(quantized, layer.stride)
+        pads, strides = [padding, left, padding, right], [layer.stride, 1]
+    values = graph.add_node(
+        "QLinearConv",
+        [
+            values,
+            *graph.add_quantization(input_),
+            *graph.add_weights(quantized),
+            *graph.add_quantization(output),
+            graph.add_constant(quantized.bias),
+        ],
+        domain="com.microsoft",
+        channels_last=1,
+        kernel_shape=list(quantized.weight.shape[2:]),
+        strides=strides,
+        pads=pads,
+    )
+    if first_size is None:
+        return values
+    side = first_size // layer.stride
+    return graph.add_node("Reshape", [values, graph.add_constant(np.array([0, side, side, len(layer.bias)]))])
+
+
+def _add_linear(
+    graph: _Graph, values: str, quantized: QuantizedWeights, input_: Quantization, output: Quantization | None
+) -> str:
+    """Add a linear layer; without a quantisation of its output it computes floats."""
+    transposed = QuantizedWeights(quantized.weight.T, quantized.scale, quantized.bias)
+    inputs = [
+        values,
+        *graph.add_quantization(input_),
+        *graph.add_weights(transposed),
+        graph.add_constant(quantized.bias),
+    ]
+    if output is not None:
+        inputs += graph.add_quantization(output)
+    return graph.add_node("QGemm", inputs, domain="com.microsoft")

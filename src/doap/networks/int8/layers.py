@@ -1,0 +1,96 @@
+"""The layers of a network with batch normalisation folded into them, as the int8 form is built from."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from doap.errors import DoapError
+from doap.networks.descriptor import Descriptor
+from doap.networks.inference import fold_normalisation
+from doap.networks.l2net import L2Net
+from doap.networks.network import normalise
+from doap.networks.tiny import Tiny
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, or a linear layer over a whole map, with an optional ReLU.
+
+    Attributes:
+        weight: (out channels, in channels, k, k) of a convolution; (out, in) of a linear layer, which reads a map
+            in the order (row, column, channel). Float64.
+        bias: (out channels,) float64.
+        relu: Whether ReLU follows.
+        stride: Stride of a convolution. Its padding is k // 2.
+    """
+
+    weight: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    relu: bool
+    stride: int = 1
+
+    @property
+    def is_convolution(self) -> bool:
+        """Whether the layer is a convolution."""
+        return self.weight.ndim == 4
+
+
+def read_layers(model: Descriptor) -> list[Layer]:
+    """Return the layers of a model in float64, the last convolution of L2Net as a linear layer.
+
+    Raises:
+        DoapError: If the model is neither an L2Net nor a Tiny.
+    """
+    modules = [module for module in _folded(model) if isinstance(module, nn.Conv2d | nn.Linear | nn.ReLU)]
+    layers = []
+    for module, following in zip(modules, [*modules[1:], None], strict=True):
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            layers.append(_read_layer(module, relu=isinstance(following, nn.ReLU)))
+    return layers
+
+
+@torch.no_grad()
+def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
+    """Compute the input of every layer in floats.
+
+    Args:
+        model: An L2Net or a Tiny.
+        patches: (N, 1, S, S) float, grey values in 0..255.
+
+    Returns:
+        One float32 tensor with N rows per layer of `read_layers`; those after the first are outputs of the layer
+        before, after its ReLU.
+    """
+    inputs, values = [], normalise(patches.double())
+    for module in _folded(model):
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            inputs.append(values.float())
+        values = F.relu(values) if isinstance(module, nn.ReLU) else module(values)  # not in place
+    return inputs
+
+
+def _folded(model: Descriptor) -> nn.Sequential:
+    """Return the layers of a model in float64 with folded batch normalisation."""
+    network = model.network
+    if type(network) not in (L2Net, Tiny):  # subclasses of L2Net compute more than its layers
+        raise DoapError(
+            f"{model.name}: {type(network).__name__} has no int8 form, only L2Net and Tiny have; load it without int8"
+        )
+    layers = fold_normalisation(deepcopy(network).eval().cpu().double()).layers
+    assert isinstance(layers, nn.Sequential)
+    return layers
+
+
+def _read_layer(module: nn.Conv2d | nn.Linear, relu: bool) -> Layer:
+    weight = module.weight.detach()
+    bias = weight.new_zeros(len(weight)) if module.bias is None else module.bias.detach()
+    if isinstance(module, nn.Linear):
+        return Layer(weight.numpy(), bias.numpy(), relu)
+    if module.padding[0] == 0:  # covers the whole map
+        return Layer(weight.permute(0, 2, 3, 1).flatten(1).numpy(), bias.numpy(), relu)
+    return Layer(weight.numpy(), bias.numpy(), relu, module.stride[0])

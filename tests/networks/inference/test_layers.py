@@ -1,0 +1,55 @@
+from copy import deepcopy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from doap.networks.inference.layers import InferenceConv, InferenceLinear
+
+CONVOLUTIONS = {
+    "3x3": nn.Conv2d(4, 6, 3, padding=1),
+    "stride 2": nn.Conv2d(4, 6, 3, stride=2, padding=1),
+    "one channel": nn.Conv2d(1, 6, 3, padding=1),
+    "one channel, 7x7, stride 2": nn.Conv2d(1, 6, 7, stride=2, padding=3),
+    "whole map": nn.Conv2d(4, 6, 12, bias=False),
+    "no padding": nn.Conv2d(4, 6, 5),
+}
+
+
+@pytest.mark.parametrize("on_arm", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_are_those_of_torch(name: str, relu: bool, on_arm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doap.networks.inference.layers.is_arm", lambda: on_arm)
+    convolution = deepcopy(CONVOLUTIONS[name]).double()
+    layer = InferenceConv(convolution, relu, torch.float64)
+    maps = torch.randn(5, convolution.in_channels, 12, 12, dtype=torch.float64)
+    expected = convolution(maps)
+    expected = F.relu(expected) if relu else expected
+    for layout in (torch.contiguous_format, torch.channels_last):
+        torch.testing.assert_close(layer(maps.contiguous(memory_format=layout)), expected)
+
+
+def test_maps_are_cast_to_the_dtype_of_the_weights() -> None:
+    maps = torch.randn(2, 4, 12, 12)
+    assert InferenceConv(CONVOLUTIONS["3x3"], True, torch.bfloat16)(maps).dtype == torch.bfloat16
+    assert InferenceLinear(nn.Linear(12, 3), torch.bfloat16)(maps).dtype == torch.bfloat16
+
+
+def test_linear_layers_are_those_of_torch() -> None:
+    values = torch.randn(5, 12, dtype=torch.float64)
+    for bias in (False, True):
+        layer = nn.Linear(12, 3, bias=bias).double()
+        torch.testing.assert_close(InferenceLinear(layer, torch.float64)(values), layer(values))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_cudnns_fused_kernel_is_torchs_convolution_and_relu(name: str) -> None:
+    convolution = deepcopy(CONVOLUTIONS[name]).float().cuda()
+    layer = InferenceConv(convolution, True, torch.float16)
+    maps = torch.randn(5, convolution.in_channels, 12, 12, device="cuda")
+    with torch.no_grad():
+        torch.testing.assert_close(layer(maps).float(), F.relu(convolution(maps)), atol=2e-2, rtol=2e-2)

@@ -1,0 +1,101 @@
+"""The graph in onnxruntime against sums of integers in NumPy, layer by layer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnxruntime import InferenceSession
+
+from doap.networks.int8.graph import block_size, build_graph, widen_first_layer
+from doap.networks.int8.layers import Layer
+from doap.networks.int8.quantization import Quantization, quantize_weights
+
+
+def convolve(maps: NDArray[np.int64], weight: NDArray[np.int8], stride: int, padding: int) -> NDArray[np.int64]:
+    """Sum the products of (N, C, H, W) integers one output pixel at a time."""
+    padded = np.pad(maps, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    side, taps = maps.shape[2] // stride, weight.shape[2]
+    sums = np.zeros((len(maps), len(weight), side, side), np.int64)
+    for row in range(side):
+        for column in range(side):
+            window = padded[:, :, row * stride : row * stride + taps, column * stride : column * stride + taps]
+            sums[:, :, row, column] = np.einsum("nchw,ochw->no", window, weight.astype(np.int64))
+    return sums
+
+
+def run_reference(
+    layers: Sequence[Layer], ranges: Sequence[float], patches: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """Compute the activations of (N, 1, S, S) patches with exact sums of integers."""
+    quantization = Quantization.from_range(ranges[0], signed=True)
+    axes = (1, 2, 3)
+    normalised = (patches - patches.mean(axes, keepdims=True)) / np.sqrt(patches.var(axes, keepdims=True) + 1e-6)
+    values = quantization.quantize(normalised)
+    for index, layer in enumerate(layers):
+        quantized = quantize_weights(layer.weight, layer.bias, quantization.scale)
+        centred = values.astype(np.int64) - int(quantization.zero_point)
+        if layer.is_convolution:
+            sums = convolve(centred, quantized.weight, layer.stride, layer.weight.shape[2] // 2)
+            sums += quantized.bias.reshape(1, -1, 1, 1)
+            scale = (quantized.scale * quantization.scale).reshape(1, -1, 1, 1)
+        else:
+            rows = centred.transpose(0, 2, 3, 1).reshape(len(centred), -1) if centred.ndim == 4 else centred
+            sums = rows @ quantized.weight.T.astype(np.int64) + quantized.bias
+            scale = quantized.scale * quantization.scale
+        outputs: NDArray[np.float64] = np.multiply(sums, scale, dtype=np.float64)
+        if index == len(layers) - 1:
+            return outputs
+        quantization = Quantization.from_range(ranges[index + 1], signed=not layer.relu)
+        values = quantization.quantize(outputs)
+    raise AssertionError("no layer")
+
+
+def random_layers(first_stride: int, first_side: int) -> list[Layer]:
+    random = np.random.default_rng(1)
+
+    def sample(*shape: int) -> NDArray[np.float64]:
+        return random.normal(scale=np.prod(shape[1:]) ** -0.5, size=shape)
+
+    side = 16 // first_stride // 2
+    return [
+        Layer(sample(8, 1, first_side, first_side), sample(8), True, first_stride),
+        Layer(sample(12, 8, 3, 3), sample(12), True, 2),
+        Layer(sample(6, 12 * side * side), sample(6), False),
+        Layer(sample(5, 6), sample(5), False),
+    ]
+
+
+@pytest.mark.parametrize("signed", [False, True], ids=["x86", "ARM"])
+@pytest.mark.parametrize(("stride", "side"), [(1, 3), (2, 7), (2, 3), (1, 7)])
+@pytest.mark.parametrize("ranges", [[3.0, 2.0, 1.5, 1.0], [0.5, 0.3, 0.2, 0.1]], ids=["fitting", "saturating"])
+def test_sums_are_those_of_integers(signed: bool, stride: int, side: int, ranges: list[float]) -> None:
+    layers = random_layers(stride, side)
+    patches = np.random.default_rng(2).normal(size=(9, 1, 16, 16)).astype(np.float32)
+    block = block_size(layers[0])
+    session = InferenceSession(build_graph(layers, ranges, 16, signed), providers=["CPUExecutionProvider"])
+    activations = session.run(None, {"patches": patches.reshape(9, 16, 16 // block, block)})[0]
+    expected = run_reference(layers, ranges, patches)
+    # onnxruntime scales the sums in float32: a value halfway between two integers may be rounded the other way.
+    step = ranges[-1] / 127 * np.abs(layers[-1].weight).max()
+    assert np.abs(activations - expected).max() <= 2 * step
+    assert np.mean(np.abs(activations - expected) < step / 100) > 0.9
+
+
+@pytest.mark.parametrize(("stride", "side"), [(1, 3), (2, 7), (2, 9), (1, 5)])
+def test_the_first_layer_computes_blocks_of_pixels(stride: int, side: int) -> None:
+    random = np.random.default_rng(3)
+    weights = quantize_weights(random.normal(size=(3, 1, side, side)), random.normal(size=3), np.float32(1))
+    widened, (left, right) = widen_first_layer(weights, stride)
+    block, taps = 4 * stride, widened.weight.shape[2:]
+    assert np.count_nonzero(widened.weight) == 4 * np.count_nonzero(weights.weight)
+    patches = random.integers(-128, 128, (2, 1, 32, 32))
+    expected = convolve(patches, weights.weight, stride, side // 2)
+
+    blocks = patches.reshape(2, 32, 32 // block, block)
+    padded = np.pad(blocks, ((0, 0), (side // 2, side // 2), (left, right), (0, 0)))
+    for row in range(32 // stride):
+        for column in range(32 // block):
+            window = padded[:, row * stride : row * stride + taps[0], column : column + taps[1]]
+            sums = np.einsum("nhwc,ochw->no", window, widened.weight.astype(np.int64)).reshape(2, 4, 3)
+            assert (sums.transpose(0, 2, 1) == expected[:, :, row, 4 * column : 4 * column + 4]).all()
