@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from doap.choices import Geometry
 from doap.errors import DoapError
 from doap.geometry.ground_truth import from_homography, from_points, match_errors
 from doap.geometry.homographies import transform_points
-from doap.types import Geometry
 
 HOMOGRAPHY = np.array([[0.9, -0.25, 40], [0.2, 1.05, -15], [3e-4, -2e-4, 1]])
 

@@ -1,11 +1,13 @@
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
+from doap.choices import Geometry
+from doap.errors import DoapError
 from doap.geometry.homographies import transform_points
-from doap.geometry.robust import log_false_alarms, verify
-from doap.types import Geometry
+from doap.geometry.robust import log_false_alarms, sampson_distances, verify
 
 SIZE = (480, 640)
 
@@ -102,3 +104,112 @@ def test_false_alarms_are_the_textbooks(geometry: Geometry, sample: int) -> None
     p = (2 * threshold * 800 if geometry == "fundamental" else math.pi * threshold**2) / area
     expected = (n - sample) * math.comb(n, k) * math.comb(k, sample) * p ** (k - sample)
     assert log_false_alarms(n, k, SIZE, geometry, threshold) == pytest.approx(math.log10(expected))
+
+
+CAMERAS = (
+    np.array([[500, 0, 320], [0, 500, 240], [0, 0, 1.0]]),
+    np.array([[1400, 2, 900], [0, 1380, 700], [0, 0, 1.0]]),
+)
+
+
+def calibrated_views(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Project points in space into two different cameras; return both, the rotation and the translation."""
+    random = np.random.default_rng(seed)
+    points = np.column_stack([random.uniform(-2, 2, (count, 2)), random.uniform(4, 9, count)])
+    angle, shift = 0.15, np.array([1.0, 0.1, 0.2])
+    rotation = np.array([[math.cos(angle), 0, math.sin(angle)], [0, 1, 0], [-math.sin(angle), 0, math.cos(angle)]])
+    first, second = points @ CAMERAS[0].T, (points @ rotation.T + shift) @ CAMERAS[1].T
+    return first[:, :2] / first[:, 2:], second[:, :2] / second[:, 2:], rotation, shift / np.linalg.norm(shift)
+
+
+@pytest.mark.parametrize("outliers", [0, 200])
+@pytest.mark.parametrize("threshold", [0.8, 3.0])
+def test_the_pose_of_two_cameras_is_found_among_outliers(outliers: int, threshold: float) -> None:
+    clean_first, clean_second, rotation, translation = calibrated_views(200, 0)
+    random = np.random.default_rng(1)
+    noise = 0.25 * threshold  # in pixels of either image, whatever its focal length
+    first = np.vstack([clean_first + random.normal(0, noise, (200, 2)), random.uniform(0, (640, 480), (outliers, 2))])
+    second = np.vstack(
+        [clean_second + random.normal(0, noise, (200, 2)), random.uniform(0, (1800, 1400), (outliers, 2))]
+    )
+    result = verify(first, second, (1400, 1800), "essential", threshold, CAMERAS)
+    assert result.inliers[:200].mean() > 0.95
+    assert result.inliers[200:].sum() <= 0.1 * outliers
+    assert result.rotation is not None
+    assert result.translation is not None
+    assert np.degrees(np.arccos((np.trace(result.rotation.T @ rotation) - 1) / 2)) < threshold
+    assert np.degrees(np.arccos(result.translation @ translation)) < 3 * threshold
+    assert result.matrix is not None
+    inverses = [np.linalg.inv(camera) for camera in CAMERAS]
+    fundamental = inverses[1].T @ result.matrix @ inverses[0]
+    assert np.median(epipolar_distances(fundamental, clean_first, clean_second)) < threshold
+    np.testing.assert_allclose(
+        np.linalg.svd(result.matrix)[1] / np.linalg.svd(result.matrix)[1][0], [1, 1, 0], atol=1e-6
+    )
+
+
+def test_one_matrix_serves_two_images_of_the_same_camera() -> None:
+    first, second, _ = two_views(100, 0)
+    single, double = (
+        verify(first, second, SIZE, "essential", 1.0, cameras) for cameras in (CAMERAS[0], CAMERAS[:1] * 2)
+    )
+    assert single.inliers.all()
+    np.testing.assert_array_equal(single.matrix, double.matrix)
+    assert verify(first, second, SIZE).rotation is None
+
+
+@pytest.mark.parametrize("count", [0, 5, 6, 40, 400])
+def test_random_matches_have_no_essential_matrix(count: int) -> None:
+    for seed in range(2):
+        random = np.random.default_rng(seed)
+        first, second = (random.uniform(0, (640, 480), (count, 2)) for _ in range(2))
+        result = verify(first, second, SIZE, "essential", cameras=CAMERAS[0])
+        assert result.matrix is None
+        assert not result.inliers.any()
+
+
+def test_sampson_distances_are_the_shortest_ways_to_the_epipolar_constraint() -> None:
+    first, second, fundamental = two_views(50, 3)
+    random = np.random.default_rng(0)
+    moved = [points + random.normal(0, 0.5, points.shape) for points in (first, second)]
+    # To first order, the least motion (over both images) that satisfies x'ᵀFx = 0.
+    x, y = (np.column_stack([points, np.ones(50)]) for points in moved)
+    error = np.einsum("ni,ij,nj->n", y, fundamental, x)
+    gradient = np.hstack([(y @ fundamental)[:, :2], (x @ fundamental.T)[:, :2]])
+    motion = error[:, None] * gradient / (gradient**2).sum(1, keepdims=True)
+    np.testing.assert_allclose(sampson_distances(fundamental, *moved), np.linalg.norm(motion, axis=1))
+    corrected = moved[0] - motion[:, :2], moved[1] - motion[:, 2:]
+    assert sampson_distances(fundamental, *corrected).max() < 0.05 * sampson_distances(fundamental, *moved).max()
+
+
+@pytest.mark.parametrize(
+    ("cameras", "message"),
+    [
+        (None, "needs the intrinsics of the images"),
+        (np.eye(4), r"one \(3, 3\) matrix of intrinsics or two, not of shape \(4, 4\)"),
+        (np.diag([500.0, -500, 1]), "not a matrix of intrinsics"),
+        (np.full((3, 3), np.nan), "not a matrix of intrinsics"),
+        (CAMERAS[0].T, "not a matrix of intrinsics"),
+        ((CAMERAS[0], None), "cameras must be numbers"),
+    ],
+)
+def test_cameras_that_are_none_are_refused(cameras: Any, message: str) -> None:
+    first, second, _ = two_views(20, 0)
+    with pytest.raises(DoapError, match=message):
+        verify(first, second, SIZE, "essential", cameras=cameras)
+
+
+def test_points_thresholds_and_geometries_that_are_none_are_refused() -> None:
+    first, second, _ = two_views(20, 0)
+    with pytest.raises(DoapError, match=r"matched points must be \(P, 2\)"):
+        verify(first, second[:19], SIZE)
+    with pytest.raises(DoapError, match="must be finite"):
+        verify(first, np.where(second == second[3], np.nan, second), SIZE)
+    for threshold in (0.0, -1.0, math.nan):
+        with pytest.raises(DoapError, match="threshold must be a positive number"):
+            verify(first, second, SIZE, threshold=threshold)
+    for size in ((0, 0), (-1, 5), (math.nan, 5), (100,)):
+        with pytest.raises(DoapError, match=r"the size of an image must be \(height, width\)"):
+            verify(first, second, size)  # type: ignore[arg-type]
+    with pytest.raises(DoapError, match="unknown geometry 'affine'; choose one of fundamental"):
+        verify(first, second, SIZE, "affine")  # type: ignore[arg-type]

@@ -3,7 +3,9 @@ import numpy as np
 import pytest
 import torch
 
-from doap.images.extraction import Pyramid, are_patches_inside, axis_lengths, extract_patches
+from doap.errors import DoapError
+from doap.images import extraction, opencv_extraction
+from doap.images.extraction import Pyramid, are_patches_inside, axis_lengths, extract_patch_tensor, extract_patches
 from doap.images.frames import detect_dog
 from doap.types import Frames, Grey
 
@@ -118,9 +120,92 @@ def test_patches_agree_with_kornias(photo: Grey) -> None:
 def test_chunks_change_nothing(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = detect_dog(photo, 100)
     whole = extract_patches(photo, frames, 32, 12)
-    monkeypatch.setattr("doap.images.extraction.CHUNK_SIZE", 7)
+    monkeypatch.setattr(opencv_extraction, "BLOCK", 7)
+    np.testing.assert_array_equal(extract_patches(Pyramid(photo), frames, 32, 12), whole)
+    monkeypatch.setattr(extraction, "is_exact", lambda: False)
+    whole = extract_patches(photo, frames, 32, 12)
+    monkeypatch.setattr(extraction, "CHUNK_SIZE", 7)
     np.testing.assert_array_equal(extract_patches(Pyramid(photo), frames, 32, 12), whole)
     assert extract_patches(photo, frames[:0], 32, 12).shape == (0, 32, 32)
+
+
+def random_frames(count: int, shape: tuple[int, ...], scale: tuple[float, float]) -> Frames:
+    """Return anisotropic frames in and around an image, with log-uniform scales."""
+    random = np.random.default_rng(1)
+    sizes = np.exp(random.uniform(np.log(scale[0]), np.log(scale[1]), (count, 1, 1)))
+    centres = random.uniform(-0.2, 1.2, (count, 2, 1)) * np.array(shape[::-1])[:, None]
+    return np.concatenate([sizes * random.normal(size=(count, 2, 2)), centres], 2).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(512, 512), (301, 403), (40, 511), (17, 16), (1, 200), (1, 1)])
+@pytest.mark.parametrize("size", [32, 33])
+def test_opencvs_patches_equal_torchs(
+    shape: tuple[int, int], size: int, photo: Grey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = photo[: shape[0], : shape[1]]
+    frames = random_frames(300, shape, (0.05, 60))
+    fast = extract_patches(image, frames, size, 12)
+    monkeypatch.setattr(extraction, "is_exact", lambda: False)
+    difference = np.abs(fast.astype(int) - extract_patches(image, frames, size, 12))
+    assert difference.max() <= 1
+    assert difference.mean() < 0.002
+
+
+@pytest.mark.parametrize("shape", [(512, 512), (301, 403), (600, 17), (16, 1000)])
+def test_opencvs_levels_equal_torchs(shape: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    expected = torch.from_numpy(image).float()[None, None]
+    for level in Pyramid(image).levels:
+        torch.testing.assert_close(level, expected, atol=1e-4, rtol=0)
+        expected = extraction._halve(expected)
+    assert min(level.shape[2:]) < 16
+
+
+def test_levels_are_built_when_they_are_used(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[np.ndarray] = []
+
+    def halve(image: np.ndarray) -> np.ndarray:
+        built.append(image)
+        return opencv_extraction.halve(image)
+
+    monkeypatch.setattr(extraction, "halve", halve)
+    pyramid = Pyramid(photo)
+    extract_patches(pyramid, square(200, 200, 10), 32, 1)
+    assert not built
+    extract_patches(pyramid, square(200, 200, 70), 32, 1)  # four pixels apart
+    assert [image.shape[0] for image in built] == [512, 256]
+    assert built[0].dtype == np.uint8  # the image itself, not its copy in float32
+
+
+def test_a_pyramid_of_a_tensor_equals_that_of_the_array(photo: Grey) -> None:
+    frames = detect_dog(photo, 100)
+    expected = extract_patches(photo, frames, 32, 12)
+    for tensor in (torch.from_numpy(photo), torch.from_numpy(photo).float(), torch.from_numpy(photo).double()):
+        patches = extract_patch_tensor(Pyramid(tensor), torch.from_numpy(frames), 32, 12)
+        assert patches.dtype == torch.uint8
+        np.testing.assert_array_equal(patches.numpy(), expected)
+    read_only = photo[:, ::-1]
+    read_only.flags.writeable = False
+    assert extract_patches(read_only, frames, 32, 12).shape == (100, 32, 32)
+    for shape in ((3, 20, 20), (0, 5)):
+        with pytest.raises(DoapError, match="must be"):
+            Pyramid(np.zeros(shape, np.uint8))
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_degenerate_frames_are_harmless(is_exact: bool, photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_exact:
+        monkeypatch.setattr(extraction, "is_exact", lambda: False)
+    values = [np.nan, np.inf, -np.inf, 0, 1e-30, 1e10, -1e38, 3e38, 5]
+    grid = np.array(np.meshgrid(values, values, [5.0], [np.nan, 1e30, 7, -1e9])).reshape(4, -1).T
+    frames = np.concatenate([grid, grid[:, ::-1]])[:, [0, 1, 3, 1, 2, 3]].reshape(-1, 2, 3).astype(np.float32)
+    good = square(200, 200, 20)
+    patches = extract_patches(photo, np.concatenate([frames, good]), 32, 1)
+    np.testing.assert_array_equal(patches[-1], extract_patches(photo, good, 32, 1)[0])
+    far = extract_patches(photo, square(1e8, -1e8, 20), 32, 1)
+    assert (far == photo[0, -1]).all()
+    point = extract_patches(photo, square(100, 200, 0), 32, 1)
+    assert (point == photo[200, 100]).all()
 
 
 def test_axis_lengths_are_the_singular_values() -> None:
@@ -138,3 +223,17 @@ def test_patches_inside_have_all_corners_inside() -> None:
     expected = ((points >= 0) & (points <= np.array([119, 79]))).all((1, 2))
     assert 10 < expected.sum() < 290
     np.testing.assert_array_equal(are_patches_inside(frames.astype(np.float32), (80, 120), 4.0), expected)
+
+
+@pytest.mark.parametrize("shape", [(200, 333), (17, 90), (16, 16), (1, 40), (1, 1)])
+def test_common_operations_sample_the_same_as_a_loop_over_levels(shape: tuple[int, int]) -> None:
+    """On the CPU, `sample` is torch's grid_sample at every level."""
+    random = np.random.default_rng(0)
+    pyramid = Pyramid(random.integers(0, 256, shape, dtype=np.uint8))
+    points = random.uniform(-20, 20 + max(shape), (300, 4, 4, 2)).astype(np.float32)
+    points[0] = 1e6
+    spacing = torch.from_numpy(random.uniform(0, 20, 300).astype(np.float32))
+    numbers = pyramid.level_numbers(spacing)
+    assert set(numbers.tolist()) == set(range(len(pyramid)))
+    gathered = pyramid._gather(torch.from_numpy(points), numbers)
+    torch.testing.assert_close(gathered, pyramid.sample(torch.from_numpy(points), spacing), rtol=0, atol=0.01)

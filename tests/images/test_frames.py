@@ -1,10 +1,12 @@
 import cv2
+import kornia
 import numpy as np
 import pytest
+import torch
 
 from doap.geometry.homographies import transform_points
 from doap.images import frames as module
-from doap.images.frames import detect_dog, make_upright, transform_frames
+from doap.images.frames import detect_dog, frames_from_keypoints, make_upright, transform_frames
 from doap.types import Grey
 
 
@@ -55,3 +57,29 @@ def test_upright_frames_have_the_same_ellipse_and_a_vertical_y_axis() -> None:
     np.testing.assert_array_equal(upright[:, :, 2], frames[:, :, 2])
     np.testing.assert_allclose(make_upright(upright), upright, atol=1e-6)
     assert make_upright(frames[:0]).shape == (0, 2, 3)
+
+
+def test_keypoints_without_angle_become_upright_frames() -> None:
+    keypoints = [cv2.KeyPoint(3, 4, 10), cv2.KeyPoint(5, 6, 8, 90)]
+    assert keypoints[0].angle == -1
+    expected = [[[5, 0, 3], [0, 5, 4]], [[0, -4, 5], [4, 0, 6]]]
+    np.testing.assert_allclose(frames_from_keypoints(keypoints), expected, atol=1e-6)
+    assert frames_from_keypoints([]).shape == (0, 2, 3)
+
+
+def test_frames_are_kornias_lafs_with_the_opposite_sign_of_the_angle() -> None:
+    """Kornia counts angles counter-clockwise on the screen, OpenCV clockwise."""
+    keypoints = [cv2.KeyPoint(30, 40, 10, 25), cv2.KeyPoint(15, 60, 7, 300)]
+    lafs = kornia.feature.laf_from_center_scale_ori(
+        torch.tensor([[[30.0, 40], [15, 60]]]),
+        torch.tensor([5.0, 3.5]).view(1, 2, 1, 1),
+        -torch.tensor([25.0, 300]).view(1, 2, 1),
+    )
+    np.testing.assert_allclose(frames_from_keypoints(keypoints), lafs[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [None, 0, 1, 150, 10**6])
+def test_opencv_retains_the_same_frames_as_sorting_all(limit: int | None, photo: Grey) -> None:
+    keypoints = cv2.SIFT.create(enable_precise_upscale=True).detect(photo, None)
+    expected = sorted(keypoints, key=lambda k: (-k.response, k.pt, k.size, k.angle))[:limit]
+    np.testing.assert_array_equal(detect_dog(photo, limit), frames_from_keypoints(expected))

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from doap import DoapError
-from doap.images.reading import find_photos, read_grey
+from doap.images.reading import find_photos, read_grey, to_grey
 
 RAMP = np.arange(48, dtype=np.uint8).reshape(6, 8) * 5
 
@@ -23,6 +23,13 @@ def test_colour_becomes_luma(tmp_path: Path) -> None:
     Image.fromarray(colour).save(tmp_path / "a.png")
     expected = colour @ np.array([0.299, 0.587, 0.114])
     assert np.abs(read_grey(tmp_path / "a.png") - expected).max() <= 1
+
+
+def test_modes_that_pillow_cannot_convert_to_grey_are_read() -> None:
+    lab = Image.merge("LAB", [Image.fromarray(values) for values in (RAMP, RAMP[::-1], RAMP)])
+    np.testing.assert_array_equal(to_grey(lab), RAMP)
+    opaque = Image.merge("LA", [Image.fromarray(RAMP), Image.new("L", (8, 6), 255)])
+    np.testing.assert_array_equal(to_grey(opaque.convert("La")), RAMP)
 
 
 def test_transparent_pixels_are_mid_grey_whatever_their_colour(tmp_path: Path) -> None:

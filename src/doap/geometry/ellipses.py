@@ -3,6 +3,8 @@
 A frame [A | c] maps the unit circle to the ellipse c + A u.
 """
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,13 +12,15 @@ from doap.types import Frames
 
 SCANLINES = 48
 
+Real = TypeVar("Real", bound=np.floating)
+
 Moments = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
-def scales(frames: Frames) -> NDArray[np.float32]:
-    """Return √|det A| of every frame, (N,): the radius of a circle of the same area."""
+def scales(frames: NDArray[Real]) -> NDArray[Real]:
+    """Return √|det A| of every frame, (N,), in the type of the frames: the radius of a circle of the same area."""
     determinant = frames[:, 0, 0] * frames[:, 1, 1] - frames[:, 0, 1] * frames[:, 1, 0]
-    return np.sqrt(np.abs(determinant))
+    return np.asarray(np.sqrt(np.abs(determinant)))
 
 
 def overlap(first: Frames, second: Frames) -> NDArray[np.float64]:

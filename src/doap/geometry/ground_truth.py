@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.choices import Geometry
 from doap.errors import DoapError
 from doap.geometry.homographies import transform_points
-from doap.types import Geometry
 
 Points = NDArray[np.floating]
 Matrix = NDArray[np.float64]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.images.extraction import CHUNK_SIZE, Pyramid, axis_lengths, to_image_points
@@ -51,7 +52,13 @@ def affine_shape(image: Grey | Pyramid, frames: Frames) -> Frames:
         converge are dropped; they lie on edges.
     """
     pyramid = image if isinstance(image, Pyramid) else Pyramid(image)
-    shaped = torch.from_numpy(frames).to(pyramid.levels[0].device, copy=True)
+    shaped, converged = adapt_shapes(pyramid, frames)
+    return shaped[converged]
+
+
+def adapt_shapes(pyramid: Pyramid, frames: Frames) -> tuple[Frames, NDArray[np.bool_]]:
+    """Adapt the shape of frames; return all of them, (N, 2, 3), and which have converged, (N,)."""
+    shaped = torch.from_numpy(frames).to(pyramid.device, copy=True)
     active = torch.arange(len(frames), device=shaped.device)
     converged = torch.zeros(len(frames), dtype=torch.bool, device=shaped.device)
     limit = MAX_AXIS_RATIO + 1 / MAX_AXIS_RATIO
@@ -65,7 +72,7 @@ def affine_shape(image: Grey | Pyramid, frames: Frames) -> Frames:
         elongation = shape.square().sum((1, 2)) / shape.det().abs()  # r + 1 / r of the axis ratio r
         converged[active[elongation > limit]] = False
         active = active[(ratio >= ISOTROPIC_RATIO) & (elongation <= limit)]
-    return np.ascontiguousarray(shaped[converged].cpu().numpy())
+    return shaped.cpu().numpy(), converged.cpu().numpy()
 
 
 def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
@@ -82,7 +89,7 @@ def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
         (N, 2, 3) frames of the same ellipses.
     """
     pyramid = image if isinstance(image, Pyramid) else Pyramid(image)
-    oriented = torch.from_numpy(frames).to(pyramid.levels[0].device, copy=True)
+    oriented = torch.from_numpy(frames).to(pyramid.device, copy=True)
     for start in range(0, len(frames), CHUNK_SIZE):
         chunk = oriented[start : start + CHUNK_SIZE]
         x, y, weights = _gradients(pyramid, chunk, ORIENTATION)

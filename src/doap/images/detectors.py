@@ -7,16 +7,16 @@ the scene.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import cv2
 import numpy as np
 
-from doap.images import frames as frames_module
-from doap.images.affine_shape import affine_shape, orient
+from doap.images.affine_shape import adapt_shapes, orient
 from doap.images.extraction import Pyramid
-from doap.images.frames import detect_dog, detect_halved
+from doap.images.frames import Detections, Filter, Finder, detect_dog, find_bounded, find_dog
 from doap.images.scale_space import Plane, Response, find_maxima
-from doap.images.vlfeat.harris_affine import detect_vlfeat_harris_affine
+from doap.images.vlfeat.harris_affine import find_vlfeat_harris_affine
 from doap.types import Frames, Grey
 
 Detector = Callable[[Grey, int | None], Frames]
@@ -59,7 +59,7 @@ def detect_harris(image: Grey, limit: int | None = None) -> Frames:
     Returns:
         (N, 2, 3) float32.
     """
-    return _detect(image, HARRIS, limit)
+    return find_frames("harris", image, limit).frames
 
 
 def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
@@ -74,17 +74,32 @@ def detect_hessian(image: Grey, limit: int | None = None) -> Frames:
     Returns:
         (N, 2, 3) float32.
     """
-    return _detect(image, HESSIAN, limit)
+    return find_frames("hessian", image, limit).frames
 
 
 def detect_harris_affine(image: Grey, limit: int | None = None) -> Frames:
     """Detect Harris corners with affine shape; see `detect_harris` and `affine_shape`."""
-    return _detect(image, HARRIS, limit, affine=True)
+    return find_frames("harris-affine", image, limit).frames
 
 
 def detect_hessian_affine(image: Grey, limit: int | None = None) -> Frames:
     """Detect Hessian blobs with affine shape; see `detect_hessian` and `affine_shape`."""
-    return _detect(image, HESSIAN, limit, affine=True)
+    return find_frames("hessian-affine", image, limit).frames
+
+
+def detect_vlfeat_harris_affine(image: Grey, limit: int | None = None) -> Frames:
+    """Detect the Harris-Affine frames of VLFeat, strongest first, upright.
+
+    Frames have VLFeat's scale: the smaller axis is the sigma at which the Laplacian is extremal.
+
+    Args:
+        image: (H, W) uint8.
+        limit: Maximum number of frames; None for all, as `vl_covdet` returns.
+
+    Returns:
+        (N, 2, 3) float32.
+    """
+    return find_frames("vlfeat-harris-affine", image, limit).frames
 
 
 DETECTORS: dict[str, Detector] = {
@@ -97,19 +112,39 @@ DETECTORS: dict[str, Detector] = {
 }
 
 
-def _detect(image: Grey, detector: ScaleSpaceDetector, limit: int | None, affine: bool = False) -> Frames:
-    if image.size > frames_module.MAX_DETECTION_PIXELS:
-        return detect_halved(image, lambda half: _detect(half, detector, limit, affine))
+def find_frames(name: str, image: Grey, limit: int | None = None, condition: Filter | None = None) -> Detections:
+    """Detect frames with their responses, strongest first.
+
+    Args:
+        name: One of `DETECTORS`.
+        image: (H, W) uint8.
+        limit: Maximum number of frames; None for all.
+        condition: Condition that frames must meet; the strongest of those are returned.
+    """
+    return find_bounded(_FINDERS[name], image, limit, condition or Filter())
+
+
+def _find_maxima(
+    detector: ScaleSpaceDetector, affine: bool, image: Grey, limit: int | None, condition: Filter
+) -> Detections:
     maxima = find_maxima(image, detector.response, detector.threshold, detector.base_sigma)
     candidates = limit if limit is None or not affine else round(AFFINE_CANDIDATES * limit)
-    centres, sizes = maxima.centres[:candidates], detector.scale * maxima.sigmas[:candidates]
+    kept = np.flatnonzero(condition.keeps(maxima.centres, maxima.strengths))[:candidates]
+    centres, sizes = maxima.centres[kept], detector.scale * maxima.sigmas[kept]
     frames = np.concatenate([sizes[:, None, None] * np.eye(2), centres[:, :, None]], 2).astype(np.float32)
-    if not len(frames):
-        return frames
+    detections = Detections(frames, maxima.strengths[kept].astype(np.float32))
+    if not len(detections):
+        return detections
     pyramid = Pyramid(image)
     if affine:
-        frames = affine_shape(pyramid, frames)[:limit]
-    return orient(pyramid, frames)
+        detections = with_affine_shape(pyramid, detections)[:limit]
+    return Detections(orient(pyramid, detections.frames), detections.responses)
+
+
+def with_affine_shape(pyramid: Pyramid, detections: Detections) -> Detections:
+    """Adapt the shape of detections and drop those that do not converge; see `affine_shape`."""
+    frames, converged = adapt_shapes(pyramid, detections.frames)
+    return Detections(frames, detections.responses)[converged]
 
 
 def _hessian(level: Plane, sigma: float) -> Plane:
@@ -135,3 +170,12 @@ def _harris(level: Plane, sigma: float) -> Plane:
 # The normalised Harris response of a blob of sigma s is maximal at s / (1 + 2 w²)^(1/4) for a window w.
 HARRIS = ScaleSpaceDetector(_harris, HESSIAN_SCALE * (1 + 2 * HARRIS_WINDOW**2) ** 0.25, threshold=16.0, base_sigma=1.0)
 HESSIAN = ScaleSpaceDetector(_hessian, HESSIAN_SCALE, threshold=16.0, base_sigma=1.3)
+
+_FINDERS: dict[str, Finder] = {
+    "dog": find_dog,
+    "harris": partial(_find_maxima, HARRIS, False),
+    "hessian": partial(_find_maxima, HESSIAN, False),
+    "harris-affine": partial(_find_maxima, HARRIS, True),
+    "hessian-affine": partial(_find_maxima, HESSIAN, True),
+    "vlfeat-harris-affine": find_vlfeat_harris_affine,
+}

@@ -2,9 +2,13 @@
 
 A patch pixel covers an area of the image. One bilinear sample aliases if this area is larger than an image pixel.
 Therefore each level of the pyramid is low-passed by the binomial filter [1 3 3 1] / 8 and halved. A patch is sampled at
-the level where its pixels are 1 to 2 level pixels apart, and each of its pixels is the mean of 2x2 samples. Only torch
-operations are used: the result is the same on every device.
+the level where its pixels are 1 to 2 level pixels apart, and each of its pixels is the mean of 2x2 samples.
+
+On the CPU, OpenCV builds the pyramid and samples the patches; elsewhere torch does. In less than a thousandth of the
+pixels, values near a half are rounded differently.
 """
+
+from functools import cache, lru_cache
 
 import numpy as np
 import torch
@@ -12,26 +16,66 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from doap.errors import DoapError
+from doap.images.opencv_extraction import SUPERSAMPLING, Plane, halve, is_exact, sample_patches
 from doap.types import Frames, Grey
 
-SUPERSAMPLING = 2
 CHUNK_SIZE = 2048  # frames
+DEVICE_CHUNK_SIZE = 4096  # frames: about 1 GiB at 32 pixels; the time of a GPU is spent on the number of operations
+MIN_SIDE = 16  # pixels: levels with a shorter side are not halved
+MAX_COORDINATE = 1e6  # of frames, in pixels: far outside of any image, and exact enough for all arithmetic here
 
 
 class Pyramid:
-    """An image at successively halved resolutions, (1, 1, H, W) float32 tensors in 0..255.
+    """An image at successively halved resolutions, in grey values 0..255.
+
+    Levels are built when they are first used: patches of large frames do not need the first ones in float32.
 
     Args:
-        image: (H, W) uint8.
-        device: Device of the levels and of sampling.
+        image: (H, W) uint8 array, or (H, W) tensor of uint8 or floating point grey values.
+        device: Device of the levels and of sampling; by default that of the tensor, or the CPU.
     """
 
-    def __init__(self, image: Grey, device: str | torch.device = "cpu") -> None:
-        level = torch.tensor(image, dtype=torch.float32, device=device)[None, None]
-        self.levels = [level]
-        while min(level.shape[2:]) >= 16:
-            level = _halve(level)
-            self.levels.append(level)
+    def __init__(self, image: Grey | Tensor, device: str | torch.device | None = None) -> None:
+        if image.ndim != 2 or 0 in image.shape:
+            raise DoapError(f"an image must be (H, W) with at least one pixel, not {tuple(image.shape)}")
+        self._image = (
+            image if isinstance(image, Tensor) else torch.from_numpy(np.require(image, requirements=["C", "W"]))
+        )
+        if device is not None:
+            self._image = self._image.to(device)
+        self.device = self._image.device
+        self.shape = (image.shape[0], image.shape[1])
+        self._levels: dict[int, Tensor] = {}
+        self._flat: Tensor | None = None  # all levels
+
+    def __len__(self) -> int:
+        """Return the number of levels."""
+        side, count = min(self.shape), 1
+        while side >= MIN_SIDE:
+            side, count = (side + 1) // 2, count + 1
+        return count
+
+    @property
+    def levels(self) -> list[Tensor]:
+        """All levels, (1, 1, H, W) float32 tensors."""
+        return [self.level(number) for number in range(len(self))]
+
+    def level(self, number: int) -> Tensor:
+        """Return one level, a (1, 1, H, W) float32 tensor; level 0 is the image."""
+        if number not in self._levels:
+            if number == 0:
+                self._levels[0] = self._image.detach().float()[None, None]
+            elif self.device.type == "cpu":
+                below = self._image if number == 1 else self.level(number - 1)[0, 0]
+                self._levels[number] = torch.from_numpy(halve(_filterable(below)))[None, None]
+            else:
+                self._levels[number] = _halve(self.level(number - 1))
+        return self._levels[number]
+
+    def level_numbers(self, spacing: Tensor) -> Tensor:
+        """Return the level, (N,), for (N,) distances between patch pixels in image pixels."""
+        return spacing.log2().nan_to_num().floor().clamp(0, len(self) - 1).long()
 
     def sample(self, points: Tensor, spacing: Tensor) -> Tensor:
         """Sample the image at points; the border is replicated.
@@ -43,17 +87,36 @@ class Pyramid:
         Returns:
             (N, h, w) float32 in 0..255.
         """
-        levels = spacing.log2().floor().clamp(0, len(self.levels) - 1).long()
+        numbers = self.level_numbers(spacing)
+        if self.device.type != "cpu":
+            return self._gather(points, numbers)
         values = points.new_empty(points.shape[:3])
-        for level in sorted(set(levels.tolist())):
-            mask = levels == level
+        for number in sorted(set(numbers.tolist())):
+            mask = numbers == number
             # Pixel centres: x of the image lies at (x + 0.5) / 2^l - 0.5 of level l.
-            values[mask] = _bilinear(self.levels[level], (points[mask] + 0.5) / 2**level - 0.5)
+            values[mask] = _bilinear(self.level(number), (points[mask] + 0.5) / 2**number - 0.5)
         return values
+
+    def _gather(self, points: Tensor, numbers: Tensor) -> Tensor:
+        """Sample (N, h, w, 2) points at the levels (N,) in common operations: a loop would wait for the GPU."""
+        if self._flat is None:
+            self._flat = torch.cat([level.flatten() for level in self.levels])
+        table = _level_table(self.shape, len(self), self.device)
+        start, height, width = table[numbers][:, :, None, None].unbind(1)
+        shrink = torch.exp2(-numbers.float())[:, None, None]
+        x, y = ((points[..., axis] + 0.5).mul_(shrink).sub_(0.5) for axis in (0, 1))
+        # The last pixel of a line has no next one: it is interpolated with itself.
+        x, y = torch.minimum(x.clamp_(min=0), width - 1), torch.minimum(y.clamp_(min=0), height - 1)
+        left, top = x.long(), y.long()
+        right = torch.minimum(left + 1, width - 1)
+        upper, lower = start + top * width, start + torch.minimum(top + 1, height - 1) * width
+        x, y = x.frac_(), y.frac_()
+        above, below = (self._flat[row + left].lerp_(self._flat[row + right], x) for row in (upper, lower))
+        return above.lerp_(below, y)
 
 
 def extract_patches(
-    image: Grey | Pyramid, frames: Frames, size: int, extent: float, device: str | torch.device = "cpu"
+    image: Grey | Pyramid, frames: Frames, size: int, extent: float, device: str | torch.device | None = None
 ) -> NDArray[np.uint8]:
     """Extract the patch of every frame.
 
@@ -62,19 +125,54 @@ def extract_patches(
         frames: (N, 2, 3).
         size: Side of the patches in pixels.
         extent: Half the side of the patch in units of the frame's scale.
-        device: Device of the extraction; ignored for a pyramid, which has its own.
+        device: Device of the extraction, by default the CPU; ignored for a pyramid, which has its own.
 
     Returns:
         (N, size, size) uint8; the border of the image is replicated.
     """
     pyramid = image if isinstance(image, Pyramid) else Pyramid(image, device)
-    target = pyramid.levels[0].device
-    patches = np.empty((len(frames), size, size), np.uint8)
-    for start in range(0, len(frames), CHUNK_SIZE):
-        chunk = torch.from_numpy(frames[start : start + CHUNK_SIZE]).to(target)
-        values = average_samples(pyramid.sample(*patch_points(chunk, size, extent)))
-        patches[start : start + CHUNK_SIZE] = to_bytes(values).cpu().numpy()
+    tensor = torch.from_numpy(np.asarray(frames, np.float32))
+    return np.asarray(extract_patch_tensor(pyramid, tensor, size, extent).cpu().numpy())
+
+
+def extract_patch_tensor(pyramid: Pyramid, frames: Tensor, size: int, extent: float) -> Tensor:
+    """Extract the patch of every frame as a tensor.
+
+    Args:
+        pyramid: Pyramid of the image.
+        frames: (N, 2, 3), on any device.
+        size: Side of the patches in pixels.
+        extent: Half the side of the patch in units of the frame's scale.
+
+    Returns:
+        (N, size, size) uint8 on the pyramid's device; the border of the image is replicated. Frames that are not finite
+        give meaningless patches.
+    """
+    frames = frames.detach().to(pyramid.device, torch.float32)
+    frames = frames.nan_to_num(0, 0, 0).clamp(-MAX_COORDINATE, MAX_COORDINATE)
+    if pyramid.device.type == "cpu" and is_exact():
+        return _extract_by_opencv(pyramid, frames, size, extent)
+    patches = torch.empty(len(frames), size, size, dtype=torch.uint8, device=pyramid.device)
+    step = CHUNK_SIZE if pyramid.device.type == "cpu" else DEVICE_CHUNK_SIZE
+    for start in range(0, len(frames), step):
+        samples = pyramid.sample(*patch_points(frames[start : start + step], size, extent))
+        patches[start : start + step] = to_bytes(average_samples(samples))
     return patches
+
+
+def _extract_by_opencv(pyramid: Pyramid, frames: Tensor, size: int, extent: float) -> Tensor:
+    numbers = pyramid.level_numbers(pixel_spacing(frames, size, extent)).numpy()
+    # The first sample lies at -1 + 1 / fine of the patch's coordinates, and samples are 2 / fine apart.
+    fine = SUPERSAMPLING * size
+    shapes, centres = np.split(frames.numpy().astype(np.float64), [2], axis=2)
+    shrink = 0.5 ** numbers[:, None, None]
+    steps = 2 * extent / fine * shrink * shapes
+    first = (centres + 0.5) * shrink - 0.5 - (fine - 1) / 2 * steps.sum(2, keepdims=True)
+
+    def plane(number: int) -> Plane:
+        return np.asarray(pyramid.level(number)[0, 0].numpy())
+
+    return torch.from_numpy(sample_patches(plane, numbers, np.concatenate([steps, first], 2), size))
 
 
 def are_patches_inside(frames: Frames, shape: tuple[int, ...], extent: float) -> NDArray[np.bool_]:
@@ -135,13 +233,35 @@ def to_bytes(values: Tensor) -> Tensor:
     return values.round().clamp(0, 255).to(torch.uint8)
 
 
+def _filterable(image: Tensor) -> Grey | Plane:
+    """Return an (H, W) CPU tensor as an array of a type that OpenCV filters."""
+    return np.asarray((image if image.dtype == torch.uint8 else image.float()).detach().contiguous().numpy())
+
+
 def _halve(level: Tensor) -> Tensor:
     """Low-pass by [1 3 3 1] / 8 along both axes and keep every second pixel; an odd border is replicated."""
     height, width = level.shape[2:]
     padded = F.pad(level, (1, 1 + width % 2, 1, 1 + height % 2), mode="replicate")
-    taps = level.new_tensor([1, 3, 3, 1]) / 8
+    taps = _binomial(level.device)
     rows = F.conv2d(padded, taps.view(1, 1, 4, 1), stride=(2, 1))
     return F.conv2d(rows, taps.view(1, 1, 1, 4), stride=(1, 2))
+
+
+@cache
+def _binomial(device: torch.device) -> Tensor:
+    """Return the taps of the low-pass, cached per device: a transfer would synchronise with the GPU."""
+    return (torch.tensor([1, 3, 3, 1]) / 8).to(device)
+
+
+@lru_cache(256)
+def _level_table(shape: tuple[int, int], count: int, device: torch.device) -> Tensor:
+    """Return the start among the pixels of all levels, the height and the width of each level, (count, 3)."""
+    rows, start = [], 0
+    height, width = shape
+    for _ in range(count):
+        rows.append([start, height, width])
+        start, height, width = start + height * width, (height + 1) // 2, (width + 1) // 2
+    return torch.tensor(rows).to(device)
 
 
 def _bilinear(level: Tensor, points: Tensor) -> Tensor:

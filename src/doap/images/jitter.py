@@ -82,7 +82,7 @@ def jittered_views(
         (N, size, size) uint8.
     """
     strength = LEVELS[level]
-    device = pyramid.levels[0].device
+    device = pyramid.device
     jittered = jitter_frames(torch.from_numpy(frames).to(device), strength, random)
     points = to_image_points(torch.stack(tilted_grid(jittered, strength, size, random), -1), jittered, extent)
     values = average_samples(pyramid.sample(points, pixel_spacing(jittered, size, extent)))

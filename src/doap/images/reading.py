@@ -44,6 +44,10 @@ def to_grey(image: Image.Image) -> Grey:
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         deep = np.nan_to_num(np.asarray(image, dtype=np.float64)).clip(min=0)
         return np.asarray(np.round(deep * (255 / max(deep.max(), 1e-12))), np.uint8)
+    if image.mode == "LAB":
+        return np.asarray(image.getchannel("L"))
+    if image.mode == "La":
+        image = image.convert("LA")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         composite = Image.new("RGBA", image.size, (128, 128, 128, 255))
         composite.alpha_composite(image.convert("RGBA"))

@@ -51,7 +51,7 @@ def warp(pyramid: Pyramid, homography: Homography, size: tuple[int, int] | None 
     Returns:
         (1, height, width) grey values.
     """
-    height, width = size or pyramid.levels[0].shape[2:]
+    height, width = size or pyramid.shape
     steps = [(np.arange(2 * n) + 0.5) / 2 - 0.5 for n in (height, width)]
     grid = np.stack(np.meshgrid(steps[1], steps[0]), -1)
     inverse: Homography = np.asarray(np.linalg.inv(homography), np.float64)

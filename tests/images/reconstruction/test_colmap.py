@@ -1,5 +1,6 @@
 """Structure from motion on a synthetic scene with known correspondences."""
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +9,18 @@ import pytest
 from doap.images.extraction import extract_patches
 from doap.images.reading import read_grey
 from doap.images.reconstruction.colmap import has_colmap, reconstruct_tracks
+from doap.images.reconstruction.photo_features import PhotoFeatures, PhotoRecord
 from doap.images.reconstruction.scene_frames import find_tracked_frames
-from doap.images.reconstruction.tracks import PhotoFeatures, match_photos
+from doap.images.reconstruction.tracks import PhotoPair, match_photos
 
 pytestmark = pytest.mark.skipif(not has_colmap(), reason="needs pycolmap: pip install 'doap[colmap]'")
 
 SIZE = (480, 640)
 FOCAL = 800.0
+
+
+def match_all(features: list[PhotoFeatures]) -> list[PhotoPair]:
+    return match_photos(features, combinations(range(len(features)), 2))
 
 
 def scene(cameras: int, apart: float, points: int = 400) -> tuple[list[PhotoFeatures], list[np.ndarray], np.ndarray]:
@@ -47,7 +53,7 @@ def scene(cameras: int, apart: float, points: int = 400) -> tuple[list[PhotoFeat
 
 def test_tracks_are_the_points_of_the_scene() -> None:
     features, labels, centres = scene(cameras=6, apart=7)
-    pairs = match_photos(features)
+    pairs = match_all(features)
     assert len(pairs) == 15
     assert not any(pair.is_planar for pair in pairs)
     tracks = reconstruct_tracks(features, pairs, seed=0)
@@ -70,7 +76,7 @@ def test_tracks_are_the_points_of_the_scene() -> None:
 
 def test_a_seed_determines_the_reconstruction() -> None:
     features, _, _ = scene(cameras=4, apart=8, points=200)
-    pairs = match_photos(features)
+    pairs = match_all(features)
     first, second = (reconstruct_tracks(features, pairs, seed=3) for _ in range(2))
     assert first is not None
     assert second is not None
@@ -80,17 +86,18 @@ def test_a_seed_determines_the_reconstruction() -> None:
 
 def test_too_little_motion_gives_nothing() -> None:
     features, _, _ = scene(cameras=4, apart=0.1, points=200)
-    assert reconstruct_tracks(features, match_photos(features), seed=0) is None
+    assert reconstruct_tracks(features, match_all(features), seed=0) is None
 
 
 def test_two_photos_are_not_enough() -> None:
     features, _, _ = scene(cameras=2, apart=20, points=200)
-    assert reconstruct_tracks(features, match_photos(features), seed=0) is None
+    assert reconstruct_tracks(features, match_all(features), seed=0) is None
 
 
 def test_a_real_building_is_reconstructed(south_building: Path) -> None:
     images = [read_grey(path) for path in sorted(south_building.iterdir())[10:17]]
-    found = find_tracked_frames(images, seed=0)
+    features = [PhotoRecord.of_image(image).features() for image in images]
+    found = find_tracked_frames(features, match_all(features), seed=0)
     assert found is not None
     assert "by structure" in found.note
     assert len(np.unique(found.photos)) >= 5

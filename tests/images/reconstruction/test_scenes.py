@@ -1,9 +1,26 @@
+from itertools import combinations
+
 import cv2
 import numpy as np
 import pytest
 
-from doap.images.reconstruction.scene_frames import find_single_frames, find_static_frames, find_tracked_frames
-from doap.images.reconstruction.scenes import PhotoCluster, cluster_photos
+from doap.images.frames import detect_dog
+from doap.images.reconstruction.photo_features import PhotoRecord
+from doap.images.reconstruction.scene_frames import (
+    SceneFrames,
+    find_single_frames,
+    find_static_frames,
+    find_tracked_frames,
+)
+from doap.images.reconstruction.scenes import (
+    LINK_FEATURES,
+    PhotoCluster,
+    find_feature_links,
+    find_static_candidates,
+    form_clusters,
+)
+from doap.images.reconstruction.static import edge_map, register_static
+from doap.images.reconstruction.tracks import match_photos
 from doap.types import Grey
 from support.sample_photos import sample_photo
 
@@ -19,12 +36,23 @@ def rotated(image: Grey, degrees: float) -> Grey:
 
 
 def clusters(*images: Grey) -> list[tuple[str, list[int]]]:
-    """Cluster images, and check the calls of progress."""
-    calls: list[tuple[int, int]] = []
-    found = cluster_photos(len(images), lambda i: images[i], lambda done, total: calls.append((done, total)))
-    total = 0 if len(images) == 1 else 2 * len(images)
-    assert calls == [(done, total) for done in range(1, total + 1)]
-    return [(cluster.kind, cluster.photos) for cluster in found]
+    """Cluster images by comparing all of their pairs."""
+    records = [PhotoRecord.of_image(image) for image in images]
+    candidates = find_static_candidates(np.stack([r.thumbnail for r in records]), [r.size for r in records])
+    static = np.array(
+        [(i, j) for i, j in candidates if register_static(edge_map(images[i]), edge_map(images[j])) is not None]
+    ).reshape(-1, 2)
+    features = {number: record.features(LINK_FEATURES) for number, record in enumerate(records)}
+    links = find_feature_links(features, combinations(range(len(images)), 2), static)
+    return [
+        (cluster.kind, cluster.photos)
+        for cluster in form_clusters(len(images), static, np.concatenate([static, links]))
+    ]
+
+
+def tracked(*images: Grey) -> SceneFrames | None:
+    features = [PhotoRecord.of_image(image).features() for image in images]
+    return find_tracked_frames(features, match_photos(features, combinations(range(len(images)), 2)), seed=0)
 
 
 def test_unrelated_photos_are_single(photo: Grey) -> None:
@@ -53,8 +81,30 @@ def test_a_mixed_folder_has_linked_and_single_photos(photo: Grey) -> None:
     assert sorted(photos for kind, photos in found if kind == "single") == [[0], [2], [4], [5]]
 
 
-def test_a_cluster_has_a_kind_and_photos() -> None:
-    assert PhotoCluster("single", [3]) == PhotoCluster(kind="single", photos=[3])
+def test_clusters_depend_only_on_what_the_links_connect() -> None:
+    none = np.zeros((0, 2), np.int64)
+    chain, star = np.array([[0, 1], [1, 2], [3, 4]]), np.array([[3, 4], [0, 2], [0, 1], [1, 2]])
+    assert form_clusters(9, none, chain) == form_clusters(9, none, star)
+    assert form_clusters(9, none, chain)[:2] == [
+        PhotoCluster("overlapping", [0, 1, 2]),
+        PhotoCluster("overlapping", [3, 4]),
+    ]
+
+
+def test_only_pairs_that_are_not_connected_are_compared(photo: Grey) -> None:
+    features = PhotoRecord.of_image(photo).features(LINK_FEATURES)
+    numbers = {4: features, 7: features, 9: features}
+    pairs = [(4, 7), (4, 9), (7, 9)]
+    assert find_feature_links(numbers, pairs, np.zeros((0, 2), np.int64)).tolist() == [[4, 7], [4, 9]]
+    assert find_feature_links(numbers, pairs, np.array([[7, 9]])).tolist() == [[4, 7]]
+
+
+def test_known_dog_frames_are_not_detected_again(photo: Grey) -> None:
+    known = find_single_frames(photo, 150, dog=detect_dog(photo, 2000))
+    plain = find_single_frames(photo, 150)
+    assert known is not None
+    assert plain is not None
+    np.testing.assert_array_equal(known.frames, plain.frames)
 
 
 def test_views_are_groups_of_one_frame(photo: Grey) -> None:
@@ -80,12 +130,12 @@ def test_a_static_view_has_the_frames_that_both_images_show(photo: Grey) -> None
 
 
 def test_a_tracked_plane_is_one_scene(photo: Grey) -> None:
-    found = find_tracked_frames([photo, rotated(photo, 10), rotated(photo, -15)], seed=0)
+    found = tracked(photo, rotated(photo, 10), rotated(photo, -15))
     assert found is not None
     assert found.source == "tracks"
     assert "by homographies" in found.note
     assert len(found.angles) > 100
-    assert find_tracked_frames([photo, sample_photo("coffee")], seed=0) is None
+    assert tracked(photo, sample_photo("coffee")) is None
 
 
 @pytest.mark.parametrize("count", [3, 12])

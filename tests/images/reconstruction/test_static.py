@@ -44,6 +44,16 @@ def test_moved_and_other_views_are_rejected(photo: Grey) -> None:
     assert register_static(edge_map(photo[:40, :40]), edge_map(photo[:40, :40])) is None
 
 
+def test_the_local_mean_of_edges_is_gaussian(photo: Grey) -> None:
+    """Compare with the blur at full resolution."""
+    light = np.log1p(cv2.GaussianBlur(photo.astype(np.float32), (0, 0), 1.0))
+    strength = cv2.magnitude(cv2.Sobel(light, cv2.CV_32F, 1, 0), cv2.Sobel(light, cv2.CV_32F, 0, 1))
+    plain = np.minimum(strength / (cv2.GaussianBlur(strength, (0, 0), max(photo.shape) / 20) + 0.02), 4.0)
+    errors = np.abs(edge_map(photo) - plain)
+    assert errors.mean() < 0.01 * plain.mean()
+    assert errors.max() < 0.2  # of 4
+
+
 def test_thumbnails_distinguish_views(photo: Grey) -> None:
     other = sample_photo("astronaut")
     plain, darker, different = (thumbnail(edge_map(image)) for image in (photo, exposed(photo, -2), other))

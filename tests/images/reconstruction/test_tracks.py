@@ -1,9 +1,20 @@
+from itertools import combinations
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
 
 from doap.geometry.homographies import transform_points
-from doap.images.reconstruction.tracks import PhotoPair, chain_tracks, components, extract_features, match_photos
+from doap.images.reconstruction.photo_features import PhotoRecord
+from doap.images.reconstruction.tracks import (
+    PhotoPair,
+    chain_tracks,
+    components,
+    load_pairs,
+    match_photos,
+    save_pairs,
+)
 from doap.types import Grey
 from support.sample_photos import sample_photo
 
@@ -23,8 +34,8 @@ def photos() -> list[Grey]:
 
 
 def test_tracks_of_a_plane_follow_its_homographies(photos: list[Grey]) -> None:
-    features = [extract_features(image, 800) for image in photos]
-    pairs = match_photos(features)
+    features = [PhotoRecord.of_image(image, 800).features() for image in photos]
+    pairs = match_photos(features, combinations(range(3), 2))
     assert [(p.first, p.second, p.is_planar) for p in pairs] == [(0, 1, True), (0, 2, True), (1, 2, True)]
     tracks = chain_tracks(pairs)
     assert tracks is not None
@@ -47,7 +58,19 @@ def test_tracks_of_a_plane_follow_its_homographies(photos: list[Grey]) -> None:
 def test_unrelated_photos_give_no_pair(photos: list[Grey]) -> None:
     other = sample_photo("astronaut")
     flat = np.full((300, 300), 90, np.uint8)
-    assert match_photos([extract_features(image, 800) for image in (photos[0], other, flat)]) == []
+    features = [PhotoRecord.of_image(image, 800).features() for image in (photos[0], other, flat)]
+    assert match_photos(features, combinations(range(3), 2)) == []
+
+
+def test_pairs_are_read_as_they_were_written(photos: list[Grey], tmp_path: Path) -> None:
+    features = [PhotoRecord.of_image(image, 800).features() for image in photos]
+    pairs = match_photos(features, combinations(range(3), 2))
+    for number, some in enumerate((pairs, [])):
+        save_pairs(tmp_path / f"{number}.npz", some)
+        loaded = load_pairs(tmp_path / f"{number}.npz")
+        assert [(p.first, p.second, p.is_planar) for p in loaded] == [(p.first, p.second, p.is_planar) for p in some]
+        for pair, again in zip(some, loaded, strict=True):
+            np.testing.assert_array_equal(pair.matches, again.matches)
 
 
 def test_inconsistent_chains_are_dropped() -> None:

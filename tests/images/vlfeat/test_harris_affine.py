@@ -9,9 +9,9 @@ import skimage
 from benchmarks.vlfeat import RECORDED, reproduced
 
 from doap.geometry.ellipses import scales
-from doap.images.detectors import DETECTORS
+from doap.images.detectors import DETECTORS, detect_vlfeat_harris_affine
 from doap.images.frames import transform_frames
-from doap.images.vlfeat.harris_affine import MAX_AXIS_RATIO, adapt_shape, detect_vlfeat_harris_affine
+from doap.images.vlfeat.harris_affine import MAX_AXIS_RATIO, adapt_shape
 from doap.images.vlfeat.scale_space import ScaleSpace, level_sigma
 from doap.types import Frames, Grey
 

@@ -1,6 +1,7 @@
 """Structure from motion with COLMAP (pycolmap): from verified matches to tracks of 3D points."""
 
 import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from doap.geometry.ellipses import scales
 from doap.images.overlaps import find_intersecting_balls
-from doap.images.reconstruction.tracks import PhotoFeatures, PhotoPair, Tracks
+from doap.images.reconstruction.photo_features import PhotoFeatures
+from doap.images.reconstruction.tracks import PhotoPair, Tracks
 
 if TYPE_CHECKING:
     import pycolmap
@@ -27,7 +29,7 @@ def has_colmap() -> bool:
     return find_spec("pycolmap") is not None
 
 
-def reconstruct_tracks(features: list[PhotoFeatures], pairs: list[PhotoPair], seed: int) -> Tracks | None:
+def reconstruct_tracks(features: Sequence[PhotoFeatures], pairs: Sequence[PhotoPair], seed: int) -> Tracks | None:
     """Reconstruct the scene and return the tracks of its reliable points.
 
     Points seen in two photos only, with viewing directions that differ by less than 2 degrees, or with a mean
@@ -47,7 +49,7 @@ def reconstruct_tracks(features: list[PhotoFeatures], pairs: list[PhotoPair], se
     return None if model is None else _select_tracks(model, features)
 
 
-def _write_database(path: Path, features: list[PhotoFeatures], pairs: list[PhotoPair]) -> None:
+def _write_database(path: Path, features: Sequence[PhotoFeatures], pairs: Sequence[PhotoPair]) -> None:
     """Write a COLMAP database: photos 0, 1, … are images 1, 2, …, and photos of equal size share a camera."""
     import pycolmap
 
@@ -105,7 +107,7 @@ def _map(folder: Path, seed: int) -> "pycolmap.Reconstruction | None":
     return max(models.values(), key=lambda model: model.num_reg_images(), default=None)
 
 
-def _select_tracks(model: "pycolmap.Reconstruction", features: list[PhotoFeatures]) -> Tracks | None:
+def _select_tracks(model: "pycolmap.Reconstruction", features: Sequence[PhotoFeatures]) -> Tracks | None:
     centres = {image_id: image.projection_center() for image_id, image in model.images.items() if image.has_pose}
     points: list[int] = []
     photos: list[int] = []
@@ -147,7 +149,7 @@ def _widest_angle(directions: NDArray[np.float64]) -> float:
 
 def _radius_in_space(
     model: "pycolmap.Reconstruction",
-    features: list[PhotoFeatures],
+    features: Sequence[PhotoFeatures],
     observations: dict[int, int],
     depths: NDArray[np.float64],
 ) -> float:

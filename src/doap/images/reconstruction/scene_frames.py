@@ -11,15 +11,9 @@ from doap.images.extraction import Pyramid, extract_patches
 from doap.images.frames import transform_frames
 from doap.images.overlaps import Ids, find_overlapping_groups
 from doap.images.reconstruction.colmap import has_colmap, reconstruct_tracks
+from doap.images.reconstruction.photo_features import FEATURES, PhotoFeatures
 from doap.images.reconstruction.static import edge_map, register_static
-from doap.images.reconstruction.tracks import (
-    PhotoFeatures,
-    PhotoPair,
-    Tracks,
-    chain_tracks,
-    extract_features,
-    match_photos,
-)
+from doap.images.reconstruction.tracks import PhotoPair, Tracks, chain_tracks
 from doap.images.selection import select_frames
 from doap.types import Frames, Grey
 
@@ -55,22 +49,39 @@ class SceneFrames:
     note: str
 
 
-def detect_pooled_frames(image: Grey, limit: int) -> Frames:
-    """Detect frames with several detectors, spread over the image and over scale; (N, 2, 3), N <= `limit`."""
-    detected = [DETECTORS[name](image, round(factor * limit)) for name, factor in POOL.items()]
+def detect_pooled_frames(image: Grey, limit: int, dog: Frames | None = None) -> Frames:
+    """Detect frames with several detectors, spread over the image and over scale.
+
+    Args:
+        image: (H, W) uint8.
+        limit: Maximum number of frames.
+        dog: Strongest DoG frames of the image, strongest first, if they are known; used if they are enough.
+
+    Returns:
+        (N, 2, 3), N <= `limit`.
+    """
+    wanted = {name: round(factor * limit) for name, factor in POOL.items()}
+    known = {} if dog is None or wanted["dog"] > FEATURES else {"dog": dog[: wanted["dog"]]}
+    detected = [known[name] if name in known else DETECTORS[name](image, count) for name, count in wanted.items()]
     # The responses of different detectors are not comparable: merge by rank within each detector.
     ranks = np.concatenate([np.arange(len(f)) / POOL[n] for n, f in zip(POOL, detected, strict=True)])
     height, width = image.shape
     return select_frames(np.concatenate(detected)[np.argsort(ranks)], limit, (height, width))
 
 
-def find_single_frames(image: Grey, limit: int, photo: int = 0) -> SceneFrames | None:
+def find_single_frames(image: Grey, limit: int, photo: int = 0, dog: Frames | None = None) -> SceneFrames | None:
     """Detect frames of a single photo, each a group of its own; its other views are jittered.
+
+    Args:
+        image: The photo.
+        limit: Maximum number of groups.
+        photo: Index of the photo in its scene.
+        dog: See `detect_pooled_frames`.
 
     Returns:
         None if the photo has too few frames.
     """
-    frames = detect_pooled_frames(image, limit)
+    frames = detect_pooled_frames(image, limit, dog)
     count = len(frames)
     if count < MIN_GROUPS:
         return None
@@ -79,19 +90,24 @@ def find_single_frames(image: Grey, limit: int, photo: int = 0) -> SceneFrames |
     return SceneFrames("views", photos, frames, groups, overlaps, np.zeros(count), f"{count:,} frames of one photo")
 
 
-def find_static_frames(images: Sequence[Grey], limit: int, extent: float) -> SceneFrames | None:
+def find_static_frames(
+    images: Sequence[Grey], limit: int, extent: float, dog: Sequence[Frames] | None = None
+) -> SceneFrames | None:
     """Find the same frames in images of a static camera, where the images agree.
 
     Args:
         images: Images of equal size.
         limit: Maximum number of groups.
         extent: Extent of the patches that are compared.
+        dog: DoG frames of each image; see `detect_pooled_frames`.
 
     Returns:
         None if the images cannot be registered, or agree on too few frames.
     """
     sampled = np.unique(np.linspace(0, len(images) - 1, DETECTION_IMAGES).round().astype(int))
-    detected = {index: detect_pooled_frames(images[index], limit) for index in sampled}
+    detected = {
+        index: detect_pooled_frames(images[index], limit, None if dog is None else dog[index]) for index in sampled
+    }
     reference = max(detected, key=lambda index: len(detected[index]))
     motions = _register_all(images, reference)
     pooled = [
@@ -115,28 +131,27 @@ def find_static_frames(images: Sequence[Grey], limit: int, extent: float) -> Sce
     return SceneFrames("static", photos, observed, groups, overlaps, np.zeros(count), note)
 
 
-def find_tracked_frames(images: Sequence[Grey], seed: int) -> SceneFrames | None:
+def find_tracked_frames(features: Sequence[PhotoFeatures], pairs: Sequence[PhotoPair], seed: int) -> SceneFrames | None:
     """Track points through overlapping photos, by structure from motion or by homographies.
 
     Homographies are used if most pairs of photos are planar, if the reconstruction fails, or if pycolmap is not
     installed.
 
     Args:
-        images: Overlapping photos.
+        features: Features of each photo.
+        pairs: Verified matches of the photos.
         seed: Seed of the reconstruction.
 
     Returns:
         None if neither gives enough points.
     """
-    features = [extract_features(image) for image in images]
-    pairs = match_photos(features)
     tracks = _track(features, pairs, seed)
     if tracks is None or len(tracks.angles) < MIN_GROUPS:
         return None
     frames = np.stack([features[p].frames[f] for p, f in zip(tracks.photos, tracks.features, strict=True)])
     overlaps = np.concatenate([find_overlapping_groups(tracks.photos, frames, tracks.points), tracks.close_points])
     count = len(np.unique(tracks.photos))
-    note = f"{len(tracks.angles):,} points of {count} of {len(images)} photos by {tracks.method}"
+    note = f"{len(tracks.angles):,} points of {count} of {len(features)} photos by {tracks.method}"
     return SceneFrames("tracks", tracks.photos, frames, tracks.points, np.unique(overlaps, axis=0), tracks.angles, note)
 
 
@@ -150,7 +165,7 @@ def _register_all(images: Sequence[Grey], reference: int) -> dict[int, NDArray[n
     return {index: motion for index, motion in motions.items() if motion is not None}
 
 
-def _track(features: list[PhotoFeatures], pairs: list[PhotoPair], seed: int) -> Tracks | None:
+def _track(features: Sequence[PhotoFeatures], pairs: Sequence[PhotoPair], seed: int) -> Tracks | None:
     is_planar = 2 * sum(pair.is_planar for pair in pairs) > len(pairs)
     if not is_planar and has_colmap():
         tracks = reconstruct_tracks(features, pairs, seed)

@@ -21,13 +21,15 @@ MIN_PEAK = 0.15  # of the phase correlation in a cell with the same content; noi
 MIN_CELLS = 5
 MAX_INITIAL_RESIDUAL = 4.0  # pixels: median of the cells before refinement
 THUMBNAIL_SIZE = 32
+COARSE_SIGMA = 4.0  # pixels: a Gaussian of this sigma needs no higher resolution
 
 
 def edge_map(image: Grey) -> EdgeMap:
     """Compute the gradient strength of log grey values, divided by its local mean, (H, W) float32."""
     light = np.log1p(cv2.GaussianBlur(image.astype(np.float32), (0, 0), 1.0))
-    strength = cv2.magnitude(cv2.Sobel(light, cv2.CV_32F, 1, 0), cv2.Sobel(light, cv2.CV_32F, 0, 1))
-    local_mean = cv2.GaussianBlur(strength, (0, 0), max(image.shape) / 20)
+    x, y = cv2.Sobel(light, cv2.CV_32F, 1, 0), cv2.Sobel(light, cv2.CV_32F, 0, 1)
+    strength = np.sqrt(x * x + y * y)  # the rounding of cv2.magnitude depends on the alignment of memory
+    local_mean = _blur_coarsely(strength, max(image.shape) / 20)
     return np.asarray(np.minimum(strength / (local_mean + 0.02), 4.0), np.float32)
 
 
@@ -68,6 +70,15 @@ def register_static(reference: EdgeMap, other: EdgeMap) -> NDArray[np.float64] |
     if _residual(reference, _undo_motion(other, motion)) > MAX_RESIDUAL:
         return None
     return np.vstack([motion, [0, 0, 1]]).astype(np.float64)
+
+
+def _blur_coarsely(values: EdgeMap, sigma: float) -> EdgeMap:
+    """Blur by a Gaussian at a lower resolution, where the filter of a large sigma is small."""
+    height, width = values.shape
+    factor = max(1.0, sigma / COARSE_SIGMA)
+    size = max(1, round(width / factor)), max(1, round(height / factor))
+    small = cv2.GaussianBlur(cv2.resize(values, size, interpolation=cv2.INTER_AREA), (0, 0), sigma / factor)
+    return np.asarray(cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR), np.float32)
 
 
 def _undo_motion(edges: EdgeMap, motion: NDArray[np.float32]) -> EdgeMap:

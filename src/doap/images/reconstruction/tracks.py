@@ -6,37 +6,29 @@ them into tracks. If it only rotated, or the scene is a plane, there is no depth
 predict the position of every point, and the matches that agree with them are chained into tracks.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from doap.files import atomic_file
 from doap.geometry.robust import verify
-from doap.images.frames import detect_dog
+from doap.images.reconstruction.photo_features import PhotoFeatures
 from doap.matching.nearest import distinctive_matches
-from doap.networks.baselines.sift import describe_sift
-from doap.types import Frames, Grey
 
 Ids = NDArray[np.int64]
 
-FEATURES = 2000
+FeaturesByPhoto = Mapping[int, PhotoFeatures] | Sequence[PhotoFeatures]
+
 RATIO = 0.8
 MIN_MATCHES = 15
 # A pair is planar if its homography has at least this share of the fundamental matrix's inliers (COLMAP's rule).
 PLANAR_SHARE = 0.8
 THRESHOLD = 3.0  # pixels; the limit for reconstructed points is lower
-
-
-@dataclass(frozen=True)
-class PhotoFeatures:
-    """DoG frames of a photo, (N, 2, 3), their RootSIFT descriptors, (N, 128), and the photo's (height, width)."""
-
-    frames: Frames
-    descriptors: NDArray[np.float32]
-    size: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -77,19 +69,13 @@ class Tracks:
     method: str
 
 
-def extract_features(image: Grey, limit: int = FEATURES) -> PhotoFeatures:
-    """Detect and describe the strongest frames of a photo."""
-    frames = detect_dog(image, limit)
-    return PhotoFeatures(frames, describe_sift(image, frames, root=True), (image.shape[0], image.shape[1]))
+def match_photos(features: FeaturesByPhoto, pairs: Iterable[tuple[int, int]]) -> list[PhotoPair]:
+    """Match some pairs of photos, and return those with a verified geometry."""
+    matched = (match_pair(features, first, second) for first, second in pairs)
+    return [pair for pair in matched if pair is not None]
 
 
-def match_photos(features: list[PhotoFeatures]) -> list[PhotoPair]:
-    """Match all pairs of photos, and return those with a verified geometry."""
-    pairs = (match_pair(features, i, j) for i, j in combinations(range(len(features)), 2))
-    return [pair for pair in pairs if pair is not None]
-
-
-def match_pair(features: list[PhotoFeatures], first: int, second: int) -> PhotoPair | None:
+def match_pair(features: FeaturesByPhoto, first: int, second: int) -> PhotoPair | None:
     """Match two photos; None if they share no geometry."""
     a, b = features[first], features[second]
     matches = distinctive_matches(a.descriptors, b.descriptors, RATIO)
@@ -103,7 +89,26 @@ def match_pair(features: list[PhotoFeatures], first: int, second: int) -> PhotoP
     return PhotoPair(first, second, matches[inliers], is_planar) if inliers.sum() >= MIN_MATCHES else None
 
 
-def chain_tracks(pairs: list[PhotoPair]) -> Tracks | None:
+def save_pairs(file: Path, pairs: Sequence[PhotoPair]) -> None:
+    """Write verified pairs atomically."""
+    table = np.array([(p.first, p.second, p.is_planar, len(p.matches)) for p in pairs], np.int64).reshape(-1, 4)
+    matches = np.concatenate([np.zeros((0, 2), np.int64), *(pair.matches for pair in pairs)])
+    with atomic_file(file) as temporary, temporary.open("wb") as output:
+        np.savez(output, table=table, matches=matches)
+
+
+def load_pairs(file: Path) -> list[PhotoPair]:
+    """Read verified pairs."""
+    with np.load(file, allow_pickle=False) as content:
+        table, matches = content["table"], content["matches"]
+    ends = np.cumsum(table[:, 3])
+    return [
+        PhotoPair(int(first), int(second), matches[end - count : end], bool(is_planar))
+        for (first, second, is_planar, count), end in zip(table, ends, strict=True)
+    ]
+
+
+def chain_tracks(pairs: Sequence[PhotoPair]) -> Tracks | None:
     """Chain the matches of planar pairs into tracks.
 
     A chain with two features of one photo is inconsistent and dropped.

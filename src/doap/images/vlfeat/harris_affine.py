@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from doap.images import frames as frames_module
-from doap.images.frames import detect_halved, make_upright
+from doap.images.frames import Detections, Filter, make_upright
 from doap.images.vlfeat.harris_laplace import Corners, find_harris_laplace
 from doap.images.vlfeat.scale_space import MIN_OCTAVE_SIDE, ScaleSpace
 from doap.types import Frames, Grey
@@ -25,28 +24,24 @@ SMOOTHING = 1.0  # requested blur, in units of the smaller axis
 CHUNK_SIZE = 256  # frames; larger chunks do not fit into the cache
 
 
-def detect_vlfeat_harris_affine(image: Grey, limit: int | None = None) -> Frames:
+def find_vlfeat_harris_affine(image: Grey, limit: int | None, condition: Filter) -> Detections:
     """Detect the Harris-Affine frames of VLFeat, strongest first, upright.
-
-    Frames have VLFeat's scale: the smaller axis is the sigma at which the Laplacian is extremal.
 
     Args:
         image: (H, W) uint8.
         limit: Maximum number of frames; None for all, as `vl_covdet` returns.
-
-    Returns:
-        (N, 2, 3) float32.
+        condition: Condition that frames must meet.
     """
-    if image.size > frames_module.MAX_DETECTION_PIXELS:
-        return detect_halved(image, lambda half: detect_vlfeat_harris_affine(half, limit))
     if min(image.shape) < MIN_OCTAVE_SIDE:
-        return np.zeros((0, 2, 3), np.float32)
+        return Detections.none()
     space = ScaleSpace(image)
     corners = find_harris_laplace(space)
-    corners = corners[_inside(corners, image.shape)]
+    strengths = np.abs(corners.responses)
+    corners = corners[_inside(corners, image.shape) & condition.keeps(corners.centres, strengths)]
     corners = corners[np.argsort(-np.abs(corners.responses), kind="stable")[:limit]]
     frames = np.concatenate([corners.sigmas[:, None, None] * np.eye(2), corners.centres[:, :, None]], 2)
-    return make_upright(adapt_shape(space, frames.astype(np.float32)))
+    responses = np.abs(corners.responses).astype(np.float32)
+    return Detections(make_upright(adapt_shape(space, frames.astype(np.float32))), responses)
 
 
 def adapt_shape(space: ScaleSpace, frames: Frames) -> Frames:

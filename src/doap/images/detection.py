@@ -1,0 +1,221 @@
+"""Detection of frames with any detector, in arrays and in tensors on any device."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from doap.choices import FrameShape
+from doap.errors import DoapError
+from doap.geometry.ellipses import scales
+from doap.images import frames as frames_module
+from doap.images.affine_shape import orient
+from doap.images.detectors import AFFINE_CANDIDATES, DETECTORS, find_frames, with_affine_shape
+from doap.images.dog.detector import find_dog_batch
+from doap.images.extraction import Pyramid, to_bytes
+from doap.images.frames import (
+    Detections,
+    Filter,
+    detections_from_keypoints,
+    first_of_each_ellipse,
+    halve_resolution,
+    make_upright,
+)
+from doap.types import Frames, Grey
+
+__all__ = ["CustomDetector", "Detections", "FrameShape", "Mask", "detect", "detect_batch"]
+
+CustomDetector = Callable[[Grey], Frames | Sequence[cv2.KeyPoint]]
+Mask = NDArray[Any] | Tensor
+
+WITH_AFFINE_SHAPE = {"harris": "harris-affine", "hessian": "hessian-affine"}
+UPRIGHT = ("vlfeat-harris-affine",)  # detectors that do not orient their frames
+DEVICE_TYPES = ("cuda", "mps")  # on which the DoG detector of `images.dog` is used
+
+
+def detect(
+    image: Grey | Tensor,
+    detector: str | CustomDetector = "dog",
+    frames: FrameShape = "oriented",
+    max_keypoints: int | None = None,
+    mask: Mask | None = None,
+    min_response: float = 0.0,
+) -> Detections:
+    """Detect frames in an image, strongest first.
+
+    DoG frames of a tensor on CUDA or MPS are detected there; all others on the CPU.
+
+    Args:
+        image: (H, W) uint8 array, or (H, W) tensor of grey values 0..255 on any device.
+        detector: Name of one of `DETECTORS`; or a function of an (H, W) uint8 array that returns (N, 2, 3) frames,
+            strongest first, or a sequence of `cv2.KeyPoint`, whose angle -1 means none.
+        frames: "oriented" as the detector orients them; "upright", where one of the frames that differ only by the
+            orientation remains; or "affine": adapted to affine shape, then oriented along the dominant gradient.
+        max_keypoints: Number of strongest frames to keep; None keeps all.
+        mask: (H, W); a frame is kept if the mask is not 0 at the pixel nearest to its centre.
+        min_response: Smallest response, in the units of the detector.
+
+    Raises:
+        DoapError: If an argument is out of range, or a detector returns something else than frames or keypoints.
+    """
+    condition = _check(image.shape, detector, frames, max_keypoints, mask, min_response)
+    if max_keypoints == 0:
+        return Detections.none()
+    if detector == "dog" and isinstance(image, Tensor) and image.device.type in DEVICE_TYPES:
+        (found,) = _find_dog_on_device(image[None], _keypoints_needed(frames, max_keypoints, mask))
+        return _shape(image, found, frames, max_keypoints, condition)
+    grey = _to_array(image)
+    if not isinstance(detector, str):
+        return _shape(grey, _call(detector, grey, min_response), frames, max_keypoints, condition)
+    if detector == "dog":
+        found = find_frames(detector, grey, max_keypoints if frames == "oriented" else None, condition)
+        return _shape(grey, found, frames, max_keypoints, Filter())
+    # The other detectors give one frame per keypoint.
+    if frames == "affine":
+        return _find_affine(detector, grey, max_keypoints, condition)
+    found = find_frames(detector, grey, max_keypoints, condition)
+    return found if frames == "oriented" else Detections(make_upright(found.frames), found.responses)
+
+
+def detect_batch(
+    images: Tensor,
+    detector: str | CustomDetector = "dog",
+    frames: FrameShape = "oriented",
+    max_keypoints: int | None = None,
+    masks: Sequence[Mask | None] | Tensor | None = None,
+    min_response: float = 0.0,
+) -> list[Detections]:
+    """Detect frames in images of equal size; on CUDA or MPS, DoG frames of several images at once.
+
+    Args:
+        images: (B, H, W) tensor of grey values 0..255 on any device.
+        detector: As in `detect`, like the arguments below.
+        frames: Shape of the frames.
+        max_keypoints: Number of strongest frames to keep per image.
+        masks: Mask or None per image; None for no masks.
+        min_response: Smallest response.
+
+    Returns:
+        Detections per image; those of `detect`, on a GPU up to rounding.
+    """
+    if images.ndim != 3:
+        raise DoapError(f"a batch of images must be (B, H, W), not {tuple(images.shape)}")
+    each = [None] * len(images) if masks is None else list(masks)
+    if len(each) != len(images):
+        raise DoapError(f"{len(images)} images need as many masks, not {len(each)}")
+    if detector != "dog" or images.device.type not in DEVICE_TYPES or max_keypoints == 0:
+        return [
+            detect(image, detector, frames, max_keypoints, mask, min_response)
+            for image, mask in zip(images, each, strict=True)
+        ]
+    conditions = [_check(images.shape[1:], detector, frames, max_keypoints, mask, min_response) for mask in each]
+    detections = _find_dog_on_device(images, _keypoints_needed(frames, max_keypoints, *each))
+    return [
+        _shape(image, found, frames, max_keypoints, condition)
+        for image, found, condition in zip(images, detections, conditions, strict=True)
+    ]
+
+
+def _check(
+    shape: Sequence[int],
+    detector: str | CustomDetector,
+    frames: str,
+    max_keypoints: int | None,
+    mask: Mask | None,
+    min_response: float,
+) -> Filter:
+    """Check the arguments of `detect`, and return the condition that frames must meet."""
+    if len(shape) != 2 or 0 in shape:
+        raise DoapError(f"an image must be (H, W) with at least one pixel, not {tuple(shape)}")
+    if isinstance(detector, str) and detector not in DETECTORS:
+        raise DoapError(f"no detector {detector!r}; known are {', '.join(DETECTORS)}")
+    if frames not in get_args(FrameShape):
+        raise DoapError(f"no frame shape {frames!r}; known are {', '.join(get_args(FrameShape))}")
+    if max_keypoints is not None and max_keypoints < 0:
+        raise DoapError(f"max_keypoints must be at least 0, or None for all, not {max_keypoints}")
+    if mask is None:
+        return Filter(None, min_response)
+    if tuple(mask.shape) != tuple(shape):
+        raise DoapError(f"the mask is {_size(mask.shape)} but the image {_size(shape)} pixels; resize the mask")
+    array = mask.cpu().numpy() if isinstance(mask, Tensor) else np.asarray(mask)
+    return Filter(array != 0, min_response)
+
+
+def _size(shape: Sequence[int]) -> str:
+    return "x".join(str(side) for side in reversed(shape))
+
+
+def _to_array(image: Grey | Tensor) -> Grey:
+    if isinstance(image, Tensor):
+        return (image if image.dtype == torch.uint8 else to_bytes(image.detach().float())).cpu().numpy()
+    return image
+
+
+def _call(detector: CustomDetector, image: Grey, min_response: float) -> Detections:
+    """Run a user's detector on a copy of the image, which it may change."""
+    result = detector(image.copy())
+    if isinstance(result, list | tuple) and all(isinstance(keypoint, cv2.KeyPoint) for keypoint in result):
+        found = detections_from_keypoints(result)
+        _check_shapes(found.frames)
+        return found
+    frames = np.asarray(result.detach().cpu() if isinstance(result, Tensor) else result)
+    if frames.dtype.kind not in "fiu" or frames.ndim != 3 or frames.shape[1:] != (2, 3):
+        raise DoapError(f"a detector must return (N, 2, 3) frames or cv2.KeyPoints, not {frames.shape} {frames.dtype}")
+    if min_response > 0:
+        raise DoapError("min_response needs a detector that returns cv2.KeyPoints: frames have no response")
+    _check_shapes(frames)
+    return Detections(frames.astype(np.float32), np.zeros(len(frames), np.float32))
+
+
+def _check_shapes(frames: Frames) -> None:
+    """Raise a DoapError that names the first frame that is not finite or has no area."""
+    with np.errstate(invalid="ignore"):
+        is_valid = np.isfinite(frames).all((1, 2)) & (scales(frames.astype(np.float64)) > 0)
+    if not is_valid.all():
+        index = int(np.argmin(is_valid))
+        reason = "is not finite" if not np.isfinite(frames[index]).all() else "has no area"
+        raise DoapError(f"frame {index} of the detector {reason}; drop it")
+
+
+def _keypoints_needed(frames: FrameShape, max_keypoints: int | None, *masks: Mask | None) -> int | None:
+    """Return how many of the strongest DoG keypoints give `max_keypoints` frames of a shape; None means all."""
+    if max_keypoints is None or any(mask is not None for mask in masks):
+        return None
+    return round(AFFINE_CANDIDATES * max_keypoints) if frames == "affine" else max_keypoints
+
+
+def _find_dog_on_device(images: Tensor, limit: int | None) -> list[Detections]:
+    """Detect DoG frames in (B, H, W) on their device; images above `MAX_DETECTION_PIXELS` are halved."""
+    if images[0].numel() <= frames_module.MAX_DETECTION_PIXELS:
+        return find_dog_batch(images, limit)
+    halves = torch.stack([torch.from_numpy(halve_resolution(_to_array(image))) for image in images])
+    return [found.from_half_resolution() for found in _find_dog_on_device(halves.to(images.device), limit)]
+
+
+def _find_affine(detector: str, image: Grey, limit: int | None, condition: Filter) -> Detections:
+    """Detect frames with the affine form of a detector, oriented along the dominant gradient."""
+    found = find_frames(WITH_AFFINE_SHAPE.get(detector, detector), image, limit, condition)
+    if detector in UPRIGHT and len(found):
+        return Detections(orient(image, found.frames), found.responses)
+    return found
+
+
+def _shape(
+    image: Grey | Tensor, found: Detections, frames: FrameShape, limit: int | None, condition: Filter
+) -> Detections:
+    """Apply the condition, the shape and the limit to circular frames, of which several may be one keypoint's."""
+    found = found[condition.keeps(found.frames[:, :, 2], found.responses)]
+    if frames == "oriented" or not len(found):
+        return found[:limit]
+    found = found[first_of_each_ellipse(found.frames)]
+    found = Detections(make_upright(found.frames), found.responses)
+    if frames == "upright":
+        return found[:limit]
+    pyramid = Pyramid(image)
+    candidates = None if limit is None else round(AFFINE_CANDIDATES * limit)
+    found = with_affine_shape(pyramid, found[:candidates])[:limit]
+    return Detections(orient(pyramid, found.frames), found.responses)

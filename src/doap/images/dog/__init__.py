@@ -1,0 +1,1 @@
+"""DoG detection in torch, for images on a GPU."""

@@ -1,0 +1,218 @@
+import cv2
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from doap.errors import DoapError
+from doap.geometry.ellipses import scales
+from doap.images import detection, frames
+from doap.images.affine_shape import affine_shape, orient
+from doap.images.detection import Detections, detect, detect_batch
+from doap.images.detectors import DETECTORS
+from doap.images.dog.detector import find_dog_batch
+from doap.images.frames import make_upright
+from doap.types import Frames, Grey
+
+FAST = ["dog", "harris", "hessian", "hessian-affine"]
+
+
+@pytest.fixture(scope="module")
+def crop(photo: Grey) -> Grey:
+    return np.ascontiguousarray(photo[100:300, 150:400])
+
+
+def ellipses(detected: Frames) -> NDArray[np.float64]:
+    shapes = detected[:, :, :2].astype(np.float64)
+    return np.asarray(shapes @ shapes.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_named_detectors_return_their_frames_with_responses(name: str, crop: Grey) -> None:
+    for limit in (None, 40):
+        found = detect(crop, name, max_keypoints=limit)
+        np.testing.assert_array_equal(found.frames, DETECTORS[name](crop, limit))
+        assert found.frames.dtype == found.responses.dtype == np.float32
+        assert found.responses.shape == (len(found),)
+        assert (np.diff(found.responses) <= 0).all()
+    assert len(detect(torch.from_numpy(crop).float(), name, max_keypoints=40)) == 40
+
+
+def test_dog_responses_are_opencvs(crop: Grey) -> None:
+    keypoints = cv2.SIFT.create(enable_precise_upscale=True).detect(crop, None)
+    expected = np.sort([k.response for k in keypoints])[::-1]
+    np.testing.assert_array_equal(detect(crop).responses, expected.astype(np.float32))
+
+
+def test_upright_frames_are_the_keypoints_without_their_orientations(crop: Grey) -> None:
+    oriented, upright = detect(crop), detect(crop, frames="upright")
+    keypoints = np.column_stack([oriented.frames[:, :, 2], scales(oriented.frames).round(3)])
+    assert len(upright) == len(np.unique(keypoints, axis=0)) < len(oriented)
+    np.testing.assert_array_equal(upright.frames[:, 0, 1], 0)
+    np.testing.assert_allclose(upright.frames[:, 1, 0], 0, atol=1e-5)
+    assert len(detect(crop, frames="upright", max_keypoints=100)) == 100
+    affine = detect(crop, "hessian-affine", frames="upright")
+    np.testing.assert_array_equal(affine.frames, make_upright(DETECTORS["hessian-affine"](crop, None)))
+
+
+def test_affine_frames_are_adapted_and_oriented(crop: Grey) -> None:
+    found = detect(crop, frames="affine", max_keypoints=60)
+    assert 30 < len(found) <= 60
+    expected = orient(crop, affine_shape(crop, detect(crop, frames="upright", max_keypoints=78).frames)[:60])
+    np.testing.assert_array_equal(found.frames, expected)
+    for name in ("harris", "harris-affine"):
+        np.testing.assert_array_equal(
+            detect(crop, name, frames="affine", max_keypoints=50).frames, DETECTORS["harris-affine"](crop, 50)
+        )
+    own = DETECTORS["vlfeat-harris-affine"](crop, 30)
+    turned = detect(crop, "vlfeat-harris-affine", frames="affine", max_keypoints=30).frames
+    np.testing.assert_allclose(ellipses(turned), ellipses(own), rtol=1e-4, atol=1e-3)
+    assert (turned[:, 0, 1] != 0).any()
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_strongest_are_selected_after_mask_and_response(name: str, crop: Grey) -> None:
+    everything = detect(crop, name)
+    mask = np.zeros(crop.shape, np.uint8)
+    mask[40:160, 30:220] = 7
+    bound = float(np.quantile(everything.responses, 0.3))
+    x, y = np.rint(everything.frames[:, :, 2]).astype(int).T
+    expected = everything[(mask[y, x] > 0) & (everything.responses >= bound)]
+    assert 10 < len(expected) < 0.8 * len(everything)
+    found = detect(crop, name, mask=mask, min_response=bound)
+    np.testing.assert_array_equal(found.frames, expected.frames)
+    few = detect(crop, name, mask=torch.from_numpy(mask > 0), min_response=bound, max_keypoints=10)
+    np.testing.assert_array_equal(few.frames, expected.frames[:10])
+    assert len(detect(crop, name, mask=np.zeros(crop.shape, bool))) == 0
+    assert len(detect(crop, name, min_response=1e9)) == 0
+
+
+def test_masks_apply_to_the_full_image_when_detection_halves_it(crop: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = crop.repeat(2, 0).repeat(2, 1)
+    monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", crop.size)
+    mask = np.zeros(large.shape, bool)
+    mask[:, 250:] = True
+    everything, right = detect(large, "hessian"), detect(large, "hessian", mask=mask)
+    np.testing.assert_array_equal(right.frames, everything.frames[np.rint(everything.frames[:, 0, 2]) >= 250])
+
+
+def test_a_function_can_be_the_detector(crop: Grey) -> None:
+    orb = cv2.ORB.create(50)
+    found = detect(crop, lambda image: list(orb.detect(image, None)), max_keypoints=20)
+    assert len(found) == 20
+    assert found.responses[0] == max(k.response for k in orb.detect(crop, None))
+    unoriented = detect(crop, lambda _: [cv2.KeyPoint(20, 30, 8), cv2.KeyPoint(40, 50, 6, 90, 2)])
+    np.testing.assert_allclose(unoriented.frames, [[[0, -3, 40], [3, 0, 50]], [[4, 0, 20], [0, 4, 30]]], atol=1e-6)
+    own = DETECTORS["dog"](crop, 30)[::-1]
+    mask = np.ones(crop.shape, bool)
+    mask[:, :100] = False
+    kept = detect(crop, lambda _: own, mask=mask)
+    np.testing.assert_array_equal(kept.frames, own[np.rint(own[:, 0, 2]) >= 100])
+    assert len(detect(crop, lambda _: [])) == 0
+    assert len(detect(crop, lambda _: np.zeros((0, 2, 3), np.float32), frames="affine")) == 0
+
+
+def test_a_detector_cannot_change_the_image(crop: Grey) -> None:
+    def erase(image: Grey) -> list[cv2.KeyPoint]:
+        image[:] = 0
+        return [cv2.KeyPoint(20, 30, 8)]
+
+    before = crop.copy()
+    assert len(detect(crop, erase)) == 1
+    np.testing.assert_array_equal(crop, before)
+
+
+def test_orientations_of_one_keypoint_are_merged_wherever_they_are(crop: Grey) -> None:
+    keypoints = [cv2.KeyPoint(50, 60, 10, angle) for angle in (0, 33, 120)] + [cv2.KeyPoint(50, 60, 14, 5)]
+    own = frames.frames_from_keypoints([keypoints[0], keypoints[3], keypoints[1], keypoints[2]])
+    upright = detect(crop, lambda _: own, frames="upright")
+    np.testing.assert_allclose(scales(upright.frames), [5, 7], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (2, 2), (5, 300), (11, 12), (64, 64)])
+@pytest.mark.parametrize("kind", ["oriented", "upright", "affine"])
+def test_tiny_and_flat_images_have_no_frames(shape: tuple[int, int], kind: detection.FrameShape) -> None:
+    flat = np.full(shape, 200, np.uint8)
+    for name in DETECTORS:
+        found = detect(flat, name, frames=kind)
+        assert found.frames.shape == (0, 2, 3)
+        assert found.responses.shape == (0,)
+    assert len(find_dog_batch(torch.from_numpy(flat)[None])[0]) == 0
+
+
+def test_wrong_arguments_are_refused_in_one_line(crop: Grey) -> None:
+    wrong: list[tuple[str, dict[str, object]]] = [
+        ("no detector 'surf'; known are dog, harris", {"detector": "surf"}),
+        ("no frame shape 'round'; known are oriented, upright, affine", {"frames": "round"}),
+        ("max_keypoints must be at least 0, or None for all, not -5", {"max_keypoints": -5}),
+        ("the mask is 3x4 but the image 250x200 pixels; resize the mask", {"mask": np.ones((4, 3), bool)}),
+        (r"must return \(N, 2, 3\) frames", {"detector": lambda _: np.zeros((4, 2))}),
+        (r"must return \(N, 2, 3\) frames", {"detector": lambda _: [None]}),
+        (
+            "frame 1 of the detector is not finite",
+            {"detector": lambda _: np.array([np.eye(2, 3), np.eye(2, 3) * np.nan])},
+        ),
+        ("frame 0 of the detector has no area", {"detector": lambda _: np.zeros((1, 2, 3))}),
+        ("frame 0 of the detector has no area", {"detector": lambda _: [cv2.KeyPoint(5, 5, 0)]}),
+        ("min_response needs", {"detector": lambda _: np.zeros((1, 2, 3)), "min_response": 0.1}),
+    ]
+    for message, arguments in wrong:
+        with pytest.raises(DoapError, match=message) as error:
+            detect(crop, **arguments)  # type: ignore[arg-type]
+        assert "\n" not in str(error.value)
+    for image in (np.zeros((3, 4, 5), np.uint8), np.zeros((0, 5), np.uint8)):
+        with pytest.raises(DoapError, match="an image must be"):
+            detect(image)
+    assert len(detect(crop, max_keypoints=0)) == 0
+
+
+def test_a_batch_equals_its_images(crop: Grey) -> None:
+    images = torch.from_numpy(np.stack([crop, crop[::-1]]))
+    mask = np.zeros(crop.shape, bool)
+    mask[:80] = True
+    found = detect_batch(images, "hessian", max_keypoints=30, masks=[None, mask])
+    for image, its, expected in zip(images, [None, mask], found, strict=True):
+        np.testing.assert_array_equal(detect(image, "hessian", max_keypoints=30, mask=its).frames, expected.frames)
+    with pytest.raises(DoapError, match="2 images need as many masks, not 1"):
+        detect_batch(images, masks=[mask])
+    with pytest.raises(DoapError, match=r"must be \(B, H, W\)"):
+        detect_batch(images[0])
+
+
+def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU plays the device: the same code runs on CUDA."""
+    calls = []
+
+    def find(images: torch.Tensor, limit: int | None) -> list[Detections]:
+        calls.append((*images.shape, limit))
+        return find_dog_batch(images, limit)
+
+    monkeypatch.setattr(detection, "find_dog_batch", find)
+    monkeypatch.setattr(detection, "DEVICE_TYPES", ("cpu",))
+    small = np.ascontiguousarray(crop[:100, :120])
+    image = torch.from_numpy(small)
+    mask = np.zeros(small.shape, bool)
+    mask[:, 30:] = True
+    kinds: list[detection.FrameShape] = ["oriented", "upright", "affine"]
+    for kind in kinds:
+        found = detect(image, frames=kind, max_keypoints=40, mask=mask)
+        expected = detect(small, frames=kind, max_keypoints=40, mask=mask)
+        np.testing.assert_allclose(found.frames, expected.frames, atol=0.02)
+        np.testing.assert_allclose(found.responses, expected.responses, rtol=1e-3)
+        few, all_ = detect(image, frames=kind, max_keypoints=10), detect(image, frames=kind)
+        assert len(few) == 10
+        if kind != "affine":  # of which some candidates do not converge
+            np.testing.assert_array_equal(few.frames, all_.frames[:10])
+    monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", 6000)
+    (halved,) = detect_batch(image[None], max_keypoints=10)
+    np.testing.assert_allclose(halved.frames, detect(small, max_keypoints=10).frames, atol=0.02)
+    limits = [None, 10, None, None, 10, None, None, 13, None]
+    assert calls == [(1, 100, 120, limit) for limit in limits] + [(1, 50, 60, 10)]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_frames_on_the_gpu_are_those_of_opencv(photo: Grey) -> None:
+    found, expected = detect(torch.from_numpy(photo).cuda(), max_keypoints=300), detect(photo, max_keypoints=300)
+    close = np.abs(found.frames - expected.frames).max((1, 2)) < 0.1
+    assert close.mean() > 0.97
