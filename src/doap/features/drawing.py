@@ -1,4 +1,4 @@
-"""Pictures of matches, drawn with OpenCV and Pillow."""
+"""Pictures of keypoints and matches, drawn with OpenCV and Pillow."""
 
 from bisect import bisect_right
 from pathlib import Path
@@ -7,10 +7,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
 
 from doap.errors import DoapError
+from doap.features.image_input import ImageLike, read_image, shrink_image
 from doap.files import atomic_file
-from doap.types import Grey
+from doap.types import Frames, Grey
 
 Points = NDArray[np.floating]
 Picture = NDArray[np.uint8]
@@ -26,6 +28,7 @@ TITLE_SIZES = range(18, 9, -1)  # the largest that fits is used
 MIN_WIDTH, MAX_WIDTH = 1200, 2400  # pictures outside are scaled: small images up, large ones down
 LINE_OPACITY = 0.6
 DOT_RADIUS = 2.5
+ELLIPSE_POINTS = 24
 SUBPIXEL_BITS = 4  # OpenCV's fixed-point coordinates
 
 
@@ -59,9 +62,84 @@ def draw_matches(
         DoapError: If the format is not supported.
     """
     check_picture_format(path)
-    picture = Image.fromarray(render_matches(first, second, first_points, second_points, title, correct))
-    with atomic_file(path) as temporary:
-        picture.save(temporary)
+    _write(render_matches(first, second, first_points, second_points, title, correct), path)
+
+
+def draw_image_matches(
+    images: tuple[ImageLike, ImageLike],
+    sizes: tuple[tuple[int, int], tuple[int, int]],
+    points: tuple[Points, Points],
+    title: str,
+    path: str | Path | None = None,
+) -> Picture:
+    """Draw matches of two images of any form, reduced one after the other, so that large images fit into memory.
+
+    Args:
+        images: The two images.
+        sizes: (height, width) of the images to which the points belong.
+        points: (P, 2) matched points (x, y) in each image.
+        title: Text above the images.
+        path: File to write as well: .png, .jpg or .pdf.
+
+    Returns:
+        (H, W, 3) uint8 RGB picture.
+    """
+    if path is not None:
+        check_picture_format(Path(path))
+    reduced = [_reduce(image, size, ends) for image, size, ends in zip(images, sizes, points, strict=True)]
+    (first, first_points), (second, second_points) = reduced
+    picture = render_matches(first, second, first_points, second_points, title)
+    _write(picture, path)
+    return picture
+
+
+def draw_keypoints(image: ImageLike, frames: Frames, size: tuple[int, int], path: str | Path | None = None) -> Picture:
+    """Draw the ellipses of frames and their orientations on an image.
+
+    Args:
+        image: The image, in any form.
+        frames: (N, 2, 3).
+        size: (height, width) of the image to which the frames belong.
+        path: File to write as well: .png, .jpg or .pdf.
+
+    Returns:
+        (H, W, 3) uint8 RGB picture; images wider or higher than 2,400 pixels are reduced.
+    """
+    if path is not None:
+        check_picture_format(Path(path))
+    # The centre, the end of the x axis, and points of the ellipse, in the frame's own coordinates.
+    angles = np.linspace(0, 2 * np.pi, ELLIPSE_POINTS, endpoint=False)
+    unit = np.vstack([[(0, 0), (1, 0)], np.stack([np.cos(angles), np.sin(angles)], 1)])
+    outlines = np.einsum("nij,kj->nki", frames[:, :, :2].astype(np.float64), unit) + frames[:, None, :, 2]
+    grey, points = _reduce(image, size, outlines.reshape(-1, 2))
+    picture = np.repeat(grey[:, :, None], 3, 2)
+    for outline, colour in zip(
+        np.round(points.reshape(outlines.shape) * 2**SUBPIXEL_BITS).astype(np.int32),
+        _rainbow(frames[:, 1, 2].astype(np.float64)).tolist(),
+        strict=True,
+    ):
+        lines = [outline[:2], np.vstack([outline[2:], outline[2:3]])]
+        cv2.polylines(picture, lines, False, colour, 1, cv2.LINE_AA, SUBPIXEL_BITS)
+    _write(picture, path)
+    return picture
+
+
+def _reduce(image: ImageLike, size: tuple[int, int], points: Points) -> tuple[Grey, Points]:
+    """Return an image of at most 2,400 pixels to a side, and points of the original in its pixels."""
+    full = read_image(image)
+    if tuple(full.shape) != tuple(size):
+        (height, width), (other_height, other_width) = full.shape, size
+        raise DoapError(f"the image has {width}x{height} pixels, but its features {other_width}x{other_height}")
+    small = shrink_image(full, MAX_WIDTH)
+    grey = small.cpu().numpy() if isinstance(small, Tensor) else small
+    factors = np.array(grey.shape[::-1]) / np.array(size[::-1])
+    return grey, (np.asarray(points, np.float64) + 0.5) * factors - 0.5
+
+
+def _write(picture: Picture, path: str | Path | None) -> None:
+    if path is not None:
+        with atomic_file(Path(path)) as temporary:
+            Image.fromarray(picture).save(temporary)
 
 
 def render_matches(

@@ -1,44 +1,205 @@
 """Features of one image: frames and descriptors."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from doap.files import atomic_file
+from doap.choices import StoredPrecision
+from doap.errors import DoapError
+from doap.features.drawing import Picture, draw_keypoints
+from doap.features.image_input import ImageLike
+from doap.features.keypoint_input import frame_angles, frame_scales
+from doap.features.precision import decode, encode
+from doap.features.storage import Record, load_record, require, save_record
+from doap.networks.descriptor import Descriptor
 from doap.types import Descriptors, Frames
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Features:
     """Local features of one image.
+
+    `len(features)` is the number of keypoints; `features[indices]` selects some of them by a slice, indices or a mask.
 
     Attributes:
         frames: (N, 2, 3) float32 affine frames; `frames[:, :, 2]` are the keypoints (x, y).
         descriptors: (N, D) float32 unit vectors, or (N, bits / 8) uint8.
         size: (height, width) of the image.
         model: Name of the model; only features of the same model can be matched.
+        responses: (N,) float32 strengths of the keypoints by their detector; None if unknown.
     """
 
     frames: Frames
     descriptors: Descriptors
     size: tuple[int, int]
     model: str
+    responses: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.frames)
+        if self.frames.shape[1:] != (2, 3):
+            raise DoapError(f"frames must be (N, 2, 3), not {self.frames.shape}")
+        if self.descriptors.ndim != 2 or len(self.descriptors) != count:
+            raise DoapError(f"descriptors must be ({count}, D), one row per frame, not {self.descriptors.shape}")
+        if self.responses is not None and self.responses.shape != (count,):
+            raise DoapError(f"responses must be ({count},), one per frame, not {self.responses.shape}")
+
+    def __repr__(self) -> str:
+        height, width = self.size
+        shape = f"{self.descriptors.shape[1]} {self.descriptors.dtype}"
+        return f"Features({len(self)} keypoints of {width}x{height} pixels, {shape}, {self.model})"
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __getitem__(self, indices: slice | Sequence[int] | NDArray[Any]) -> "Features":
+        selected = indices if isinstance(indices, slice) else np.asarray(indices)
+        if not isinstance(selected, slice) and selected.ndim != 1:
+            raise DoapError(f"features are selected by a slice, (K,) indices or a (N,) mask, not by {indices!r}")
+        if not isinstance(selected, slice) and not len(selected):
+            selected = slice(0)
+        responses = None if self.responses is None else self.responses[selected]
+        return Features(self.frames[selected], self.descriptors[selected], self.size, self.model, responses)
 
     @property
     def keypoints(self) -> NDArray[np.float32]:
         """Centres (x, y) of the frames, (N, 2)."""
         return self.frames[:, :, 2]
 
-    def save(self, path: Path) -> None:
-        """Write a NumPy archive (.npz) atomically, with frames, keypoints, descriptors, size and model."""
-        with atomic_file(path) as temporary, temporary.open("wb") as file:
-            np.savez(
-                file,
-                frames=self.frames,
-                keypoints=self.keypoints,
-                descriptors=self.descriptors,
-                size=self.size,
-                model=self.model,
+    @property
+    def scales(self) -> NDArray[np.float32]:
+        """Scales √|det A| of the frames in pixels, (N,); half the size of OpenCV's keypoints."""
+        return frame_scales(self.frames)
+
+    @property
+    def angles(self) -> NDArray[np.float32]:
+        """Orientations of the frames in degrees, 0 to 360, clockwise in the image as OpenCV's, (N,)."""
+        return frame_angles(self.frames)
+
+    def strongest(self, count: int) -> "Features":
+        """Return the features of largest response, strongest first; of equal ones, the first.
+
+        Raises:
+            DoapError: If the responses are unknown, or the count is negative.
+        """
+        if self.responses is None:
+            raise DoapError("the responses of these features are unknown; select them by index: features[indices]")
+        if count < 0:
+            raise DoapError(f"the number of features must not be negative: {count}")
+        return self[np.argsort(-self.responses, kind="stable")[:count]]
+
+    def to_cv2(self) -> list[cv2.KeyPoint]:
+        """Return the keypoints as OpenCV's: size = 2 scale, orientation as angle; affine shape is lost.
+
+        `descriptors` can be used with them as they are.
+        """
+        responses = np.zeros(len(self)) if self.responses is None else self.responses
+        columns = (self.keypoints.tolist(), (2 * self.scales).tolist(), self.angles.tolist(), responses.tolist())
+        return [
+            cv2.KeyPoint(x, y, size, angle, response) for (x, y), size, angle, response in zip(*columns, strict=True)
+        ]
+
+    def to_lafs(self) -> Tensor:
+        """Return the frames as kornia's local affine frames, a (1, N, 2, 3) float32 tensor.
+
+        Kornia extracts a patch of half the side of a LAF's scale; `kornia.feature.scale_laf(lafs, model.extent)` gives
+        the patches that doap describes.
+        """
+        return torch.from_numpy(np.array(self.frames, np.float32))[None]
+
+    def draw(self, image: ImageLike, path: str | Path | None = None) -> Picture:
+        """Draw the keypoints with their ellipses and orientations on their image.
+
+        Args:
+            image: The image, in any form that `detect_and_describe` takes.
+            path: File to write as well: .png, .jpg or .pdf.
+
+        Returns:
+            (H, W, 3) uint8 RGB picture; large images are reduced.
+        """
+        return draw_keypoints(image, self.frames, self.size, path)
+
+    def save(self, path: str | Path, precision: StoredPrecision = "float32") -> None:
+        """Write the features to a NumPy archive (.npz) or an HDF5 file (.h5), atomically.
+
+        Args:
+            path: File to write; the suffix selects the format.
+            precision: Number format of real-valued descriptors: "float16" halves the file, "uint8" quarters it.
+
+        Raises:
+            DoapError: For another suffix, or if binary descriptors are to be stored in a reduced precision.
+        """
+        save_record(Path(path), self.to_record(precision))
+
+    @classmethod
+    def load(cls, path: str | Path, model: str | Descriptor | None = None, image: str | None = None) -> "Features":
+        """Read features that `save` or `doap describe` wrote.
+
+        Args:
+            path: File to read: .npz, .h5 or .hdf5.
+            model: Model that the features must come from, or its name; None accepts any.
+            image: Name of the image in the HDF5 file of a folder.
+
+        Returns:
+            The features; real-valued descriptors are float32 unit vectors whatever their precision in the file.
+
+        Raises:
+            DoapError: If the file is missing, damaged, of a newer version, or holds features of another model.
+        """
+        where = f"{path}: {image}" if image else str(path)
+        name = model.name if isinstance(model, Descriptor) else model
+        return cls.from_record(load_record(Path(path), image), where, name)
+
+    def to_record(self, precision: StoredPrecision = "float32") -> Record:
+        """Return the entries of a file; see `doap.features.storage`."""
+        descriptors, step = encode(self.descriptors, precision)
+        record: Record = {
+            "frames": self.frames,
+            "keypoints": self.keypoints,
+            "descriptors": descriptors,
+            "size": np.array(self.size, np.int64),
+            "model": self.model,
+            "precision": "binary" if self.descriptors.dtype == np.uint8 else precision,
+        }
+        if precision == "uint8":
+            record["step"] = step
+        if self.responses is not None:
+            record["responses"] = self.responses
+        return record
+
+    @classmethod
+    def from_record(cls, record: Record, where: str, model: str | None = None) -> "Features":
+        """Return the features of the entries of a file.
+
+        Args:
+            record: Entries, as `to_record` returns them.
+            where: Name of the file, and of the image in it, for messages.
+            model: Name of the model that the features must come from; None accepts any.
+
+        Raises:
+            DoapError: If entries are missing or disagree, or the features come from another model.
+        """
+        entries: dict[str, Any] = dict(record)
+        require(entries, ("frames", "descriptors", "size", "model"), where)
+        if model is not None and entries["model"] != model:
+            raise DoapError(f"{where}: features of {entries['model']}, not of {model}; describe the image again")
+        descriptors = np.asarray(entries["descriptors"])
+        is_real = entries.get("precision", "binary" if descriptors.dtype == np.uint8 else "float32") != "binary"
+        try:
+            height, width = entries["size"].tolist()
+            return cls(
+                entries["frames"],
+                decode(descriptors, entries.get("step", 1.0)) if is_real else descriptors,
+                (height, width),
+                entries["model"],
+                entries.get("responses"),
             )
+        except (DoapError, ValueError, AttributeError) as error:
+            raise DoapError(f"{where}: damaged ({error}); describe the image again") from error

@@ -1,67 +1,102 @@
-"""Features to matches: mutual nearest neighbours, verified by a fundamental matrix or homography."""
-
-from dataclasses import dataclass
+"""Features to matches: nearest neighbours, filtered and verified by a geometry."""
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from doap.choices import MatchGeometry
 from doap.errors import DoapError
 from doap.features.features import Features
-from doap.geometry.robust import verify
-from doap.matching.nearest import mutual_nearest
-from doap.types import Geometry
+from doap.features.matches import Matches
+from doap.geometry.robust import Cameras
+from doap.matching.nearest import search_matches
+from doap.networks.descriptor import check_device
 
 
-@dataclass(frozen=True)
-class Matches:
-    """Mutual nearest neighbours of two images and the geometry estimated from them.
+def match(
+    first: Features,
+    second: Features,
+    *,
+    mutual: bool = True,
+    ratio: float | None = None,
+    max_distance: float | None = None,
+    geometry: MatchGeometry | None = "fundamental",
+    threshold: float = 1.5,
+    cameras: Cameras | None = None,
+    device: str | torch.device = "cpu",
+) -> Matches:
+    """Match the features of two images by nearest neighbours and verify the matches geometrically.
 
-    Attributes:
-        indices: (P, 2) indices into the features of the first and of the second image.
-        distances: (P,) distances between the descriptors.
-        inliers: (P,) bool, matches that agree with the geometry.
-        matrix: (3, 3) fundamental matrix or homography from the first to the second image; None if the matches do
-            not agree on one.
-    """
-
-    indices: NDArray[np.int64]
-    distances: NDArray[np.float64]
-    inliers: NDArray[np.bool_]
-    matrix: NDArray[np.float64] | None
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def verified_points(self, first: Features, second: Features) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the points (x, y) of the inliers in the first and in the second image, each (K, 2)."""
-        verified = self.indices[self.inliers]
-        return first.keypoints[verified[:, 0]], second.keypoints[verified[:, 1]]
-
-
-def match(first: Features, second: Features, geometry: Geometry = "fundamental", threshold: float = 1.5) -> Matches:
-    """Match two images by mutual nearest neighbours and verify the matches geometrically.
+    Every feature of the first image is matched with its nearest neighbour in the second; of equally near ones, with
+    the first. Real-valued descriptors are compared by Euclidean distance, binary ones by the number of different bits.
 
     Args:
         first: Features of the first image.
         second: Features of the second image, by the same model.
-        geometry: "fundamental" for any scene, "homography" for planar scenes and rotating cameras.
+        mutual: Keep only pairs that are each other's nearest neighbours.
+        ratio: Keep only matches whose distance is less than `ratio` times that to the second nearest neighbour (Lowe's
+            test), in 0..1; a match without a second neighbour passes.
+        max_distance: Keep only matches up to this distance: 0 to 2 for unit vectors, or a number of bits.
+        geometry: "fundamental" for any scene, "homography" for planar scenes and rotating cameras, "essential" for any
+            scene and known cameras, None to verify nothing.
         threshold: Largest error of an inlier, in pixels.
+        cameras: Intrinsics for "essential": one (3, 3) matrix for both images, or a pair of them.
+        device: Device of the search.
 
     Raises:
-        DoapError: If the features come from different models.
+        DoapError: If the features come from different models, or an option is out of range.
 
     Example:
         >>> import doap, skimage
         >>> model = doap.load("doap-demo-128")
         >>> left, right, _ = skimage.data.stereo_motorcycle()
-        >>> first, second = (doap.detect_and_describe(image, model, 1000) for image in (left, right))
+        >>> first, second = doap.detect_and_describe([left, right], model, max_keypoints=1000)
         >>> matches = doap.match(first, second)
         >>> int(matches.inliers.sum()) > 200, matches.matrix.shape
         (True, (3, 3))
     """
+    _check_options(ratio, max_distance)
+    _check_features(first, second)
+    indices, distances, second_distances = _search(first, second, mutual, device)
+    keep = np.ones(len(indices), bool)
+    if ratio is not None:
+        keep &= distances < ratio * second_distances
+    if max_distance is not None:
+        keep &= distances <= max_distance
+    matches = Matches(indices[keep], distances[keep], second_distances[keep], np.ones(int(keep.sum()), bool))
+    return matches if geometry is None else matches.verify(first, second, geometry, threshold, cameras)
+
+
+def _search(
+    first: Features, second: Features, mutual: bool, device: str | torch.device
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the indices, distances and second distances of `search_matches` on a device, as arrays."""
+    check_device(device)
+    try:
+        if torch.device(device).type == "cpu":
+            pairs = search_matches(first.descriptors, second.descriptors, mutual)
+            return pairs.indices, pairs.distances, pairs.second_distances
+        a, b = (torch.tensor(features.descriptors, device=device) for features in (first, second))
+        found = search_matches(a, b, mutual)
+    except ValueError as error:
+        raise DoapError(f"features of {first.model} cannot be matched: {error}") from error
+    distances, seconds = (x.cpu().numpy().astype(np.float64) for x in (found.distances, found.second_distances))
+    return found.indices.cpu().numpy(), distances, seconds
+
+
+def _check_options(ratio: float | None, max_distance: float | None) -> None:
+    if ratio is not None and not 0 < ratio <= 1:
+        raise DoapError(f"the ratio must be above 0 and at most 1, not {ratio}")
+    if max_distance is not None and not max_distance >= 0:
+        raise DoapError(f"the largest distance must not be negative: {max_distance}")
+
+
+def _check_features(first: Features, second: Features) -> None:
     if first.model != second.model:
         raise DoapError(f"features of {first.model} and {second.model} cannot be matched with each other")
-    indices, distances = mutual_nearest(first.descriptors, second.descriptors)
-    points = first.keypoints[indices[:, 0]], second.keypoints[indices[:, 1]]
-    verified = verify(*points, second.size, geometry, threshold)
-    return Matches(indices, distances, verified.inliers, verified.matrix)
+    a, b = first.descriptors, second.descriptors
+    if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
+        raise DoapError(
+            f"features of {first.model} differ: {a.shape[1]} values of {a.dtype} and {b.shape[1]} of {b.dtype}; "
+            "describe both images with the same weights"
+        )

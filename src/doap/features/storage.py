@@ -1,0 +1,148 @@
+"""Files of features and matches: NumPy archives and HDF5, with a format version.
+
+A record is a dictionary of arrays, numbers and strings. In an archive (.npz) every entry is an array; in HDF5, arrays
+are datasets of a group, numbers and strings its attributes. The HDF5 file of a folder has one group per image.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from doap.errors import DoapError
+from doap.files import atomic_file
+
+if TYPE_CHECKING:
+    import h5py
+
+Record = dict[str, NDArray[Any] | str | int | float]
+
+FORMAT = 2  # version of the records; archives of version 1 have no entry `format`
+HDF5_SUFFIXES = (".h5", ".hdf5")
+SUFFIXES = (".npz", *HDF5_SUFFIXES)
+
+
+def save_record(path: Path, record: Record) -> None:
+    """Write a record to a .npz or .h5 file, atomically.
+
+    Raises:
+        DoapError: For another suffix, or if the file cannot be written.
+    """
+    check_suffix(path)
+    try:
+        with atomic_file(path) as temporary:
+            if path.suffix == ".npz":
+                with temporary.open("wb") as file:
+                    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in _versioned(record).items()}
+                    np.savez(file, **arrays)
+            else:
+                import h5py
+
+                with h5py.File(temporary, "w") as file:
+                    write_group(file, record)
+    except OSError as error:
+        raise DoapError(f"{path}: cannot be written ({error.strerror or error}); choose another path") from error
+
+
+def load_record(path: Path, image: str | None = None) -> Record:
+    """Read the record of a .npz or .h5 file.
+
+    Args:
+        path: File to read.
+        image: Name of the group in an HDF5 file; None for the file itself.
+
+    Raises:
+        DoapError: If the file is missing, damaged, or of a newer version.
+    """
+    check_suffix(path)
+    if not path.is_file():
+        raise DoapError(f"{path}: no such file")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return _checked({name: _scalar(archive[name]) for name in archive.files}, str(path))
+        import h5py
+
+        with h5py.File(path, "r") as file:
+            return read_group(_find_group(file, path, image), f"{path}: {image}" if image else str(path))
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DoapError(f"{path}: damaged or not a file of features or matches; make it again") from error
+
+
+def write_group(group: "h5py.Group", record: Record) -> None:
+    """Write a record to an empty HDF5 group."""
+    for name, value in _versioned(record).items():
+        if isinstance(value, np.ndarray):
+            group.create_dataset(name, data=value)
+        else:
+            group.attrs[name] = value
+
+
+def read_group(group: "h5py.Group", where: str) -> Record:
+    """Read the record of an HDF5 group.
+
+    Raises:
+        DoapError: If it is of a newer version; `where` names it.
+    """
+    arrays: Record = {name: item[()] for name, item in group.items() if not hasattr(item, "items")}
+    attributes: Record = {name: _scalar(np.asarray(value)) for name, value in group.attrs.items()}
+    return _checked(arrays | attributes, where)
+
+
+def check_suffix(path: Path) -> None:
+    """Raise a `DoapError` if the suffix is not one of `SUFFIXES`."""
+    if path.suffix not in SUFFIXES:
+        raise DoapError(f"{path}: features and matches are stored as .npz or .h5")
+
+
+def _versioned(record: Record) -> Record:
+    return {"format": FORMAT, **record}
+
+
+def _checked(record: Record, where: str) -> Record:
+    version = record.get("format", 1)
+    if not isinstance(version, int) or version > FORMAT:
+        raise DoapError(f"{where}: format {version} is newer than this doap, which reads up to {FORMAT}; update doap")
+    return record
+
+
+def _scalar(value: NDArray[Any]) -> Any:
+    """Return the number or string of a 0-dimensional array, other arrays unchanged."""
+    if value.ndim:
+        return value
+    item = value.item()
+    return item.decode() if isinstance(item, bytes) else item
+
+
+def _find_group(file: "h5py.File", path: Path, image: str | None) -> "h5py.Group":
+    if image is None:
+        if not any(_is_array(file, name) for name in ("frames", "indices")):
+            raise DoapError(f"{path}: holds several records; name one, for example image={_first_record(file)!r}")
+        return file
+    group = file.get(image)
+    if not hasattr(group, "items"):
+        raise DoapError(f"{path}: has no {image}")
+    return group
+
+
+def _is_array(group: "h5py.Group", name: str) -> bool:
+    """Return whether a group has an array of this name; a folder of images may have the same."""
+    return name in group and not hasattr(group[name], "items")
+
+
+def _first_record(group: "h5py.Group") -> str:
+    """Return the name of the first record in a group, '' if there is none."""
+    name = next((name for name, child in group.items() if hasattr(child, "items")), "")
+    below = _first_record(group[name]) if name else ""
+    return f"{name}/{below}" if below else name
+
+
+def require(record: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
+    """Raise a `DoapError` if a record lacks one of the entries."""
+    missing = [name for name in names if name not in record]
+    if missing:
+        raise DoapError(f"{where}: has no entry {missing[0]!r}; it was not written by doap")
