@@ -1,0 +1,189 @@
+"""Features of many images while they are made, stored so that a killed run loses nothing.
+
+A folder holds one archive NAME.npz per image, and `collection.json` with the settings. An HDF5 file is made from such a
+folder: finished images are kept in a hidden folder beside it, and packed into the file at the end.
+"""
+
+import json
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from doap.errors import DoapError
+from doap.files import make_folder, write_text
+from doap.folders.hdf5 import SUFFIXES, create_file, read_stamps, unwritable, write_sorted
+from doap.folders.settings import Identity, check_identity
+
+SETTINGS_FILE = "collection.json"
+FORMAT = 1
+TEMPORARY = re.compile(r"\..*-[a-z0-9_]{8}\.npz")  # left behind by a killed run, see `doap.files.atomic_file`
+
+Record = dict[str, Any]
+"""Entries of the features of one image; see `doap.features.storage`."""
+
+
+class FeatureStore(Protocol):
+    """Output of `describe_folder`."""
+
+    def open(self, identity: Identity, force: bool) -> None:
+        """Prepare the output for features of these settings.
+
+        Raises:
+            DoapError: If it holds others and `force` is not set, or cannot be written.
+        """
+
+    def stamp(self, name: str) -> str | None:
+        """Return the stamp of the features of an image; None if there are none or they are damaged."""
+
+    def save(self, name: str, record: Record) -> None:
+        """Store the features of an image."""
+
+    def remove(self, name: str) -> None:
+        """Remove the features of an image, if there are any."""
+
+    def finish(self) -> list[str]:
+        """Complete the output and return the names of all images in it."""
+
+
+def feature_store(output: Path) -> FeatureStore:
+    """Return the store of an output: an HDF5 file by its suffix, otherwise a folder.
+
+    Raises:
+        DoapError: For a path with the suffix of another kind of file.
+    """
+    if output.suffix in SUFFIXES:
+        return FeatureFile(output)
+    if output.suffix in (".npz", ".npy", ".json", ".zip", ".pt", ".safetensors"):
+        raise DoapError(f"{output}: features of a folder are stored in a .h5 file or in a folder")
+    return FeatureFolder(output)
+
+
+class FeatureFolder:
+    """Folder of features, one archive per image."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self, identity: Identity, force: bool) -> None:
+        """Write the settings, unless the folder holds features of others."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise DoapError(f"{self.folder}: is a file, not a folder of features; choose another output")
+        old = None if force else self.read_identity()
+        if old is not None:
+            check_identity(self.folder, old, identity, "features")
+        elif not force and next(self.names(), None) is not None:
+            raise DoapError(f"{self.folder}: holds .npz files of unknown settings; choose another output, or --force")
+        if old != identity:
+            content = {"format": FORMAT, "settings": identity}
+            write_text(make_folder(self.folder) / SETTINGS_FILE, json.dumps(content, indent=1) + "\n")
+
+    def read_identity(self) -> Identity | None:
+        """Return the settings of the features in the folder; None if there are none.
+
+        Raises:
+            DoapError: If the file of the settings is damaged.
+        """
+        path = self.folder / SETTINGS_FILE
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8"))["settings"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DoapError(f"{path}: damaged; --force describes all images again") from error
+
+    def path(self, name: str) -> Path:
+        """Return the path of an image's archive."""
+        return self.folder / f"{name}.npz"
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of the images in the folder."""
+        for path in self.folder.rglob("*.npz"):
+            if not TEMPORARY.fullmatch(path.name):
+                yield path.relative_to(self.folder).as_posix().removesuffix(".npz")
+
+    def stamp(self, name: str) -> str | None:
+        """Read the stamp of an archive."""
+        try:
+            with np.load(self.path(name), allow_pickle=False) as archive:
+                return str(archive["stamp"])
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return None
+
+    def save(self, name: str, record: Record) -> None:
+        """Write an archive, atomically."""
+        from doap.features.storage import save_record
+
+        try:
+            save_record(self.path(name), record)
+        except DoapError as error:
+            raise unwritable(self.path(name), error.__cause__) from error
+
+    def remove(self, name: str) -> None:
+        """Remove an archive."""
+        self.path(name).unlink(missing_ok=True)
+
+    def finish(self) -> list[str]:
+        """Return all names; every archive is complete."""
+        return sorted(self.names())
+
+
+class FeatureFile:
+    """HDF5 file of features, one group per image, and the hidden folder of those not yet in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.target = path
+        self.parts = FeatureFolder(path.with_name(f".{path.name}.parts"))
+        self.stored: dict[str, str] = {}  # stamps of the images in the file
+        self.is_complete = False  # nothing to be added or removed
+        self.identity: Identity = {}
+
+    def open(self, identity: Identity, force: bool) -> None:
+        """Read the stamps of the file, and remove parts of other settings."""
+        self.identity = identity
+        if self.target.is_dir():
+            raise DoapError(f"{self.target}: is a folder, not a file of features; choose another output")
+        if self.target.exists() and not force:
+            old, self.stored = read_stamps(self.target, "frames", "features of a folder")
+            check_identity(self.target, old, identity, "features")
+            self.is_complete = True
+        if self.parts.folder.exists() and (force or self.parts.read_identity() != identity):
+            shutil.rmtree(self.parts.folder)
+        self.parts.open(identity, force)
+
+    def stamp(self, name: str) -> str | None:
+        """Return the stamp of the part, or else that in the file."""
+        return self.parts.stamp(name) or self.stored.get(name)
+
+    def save(self, name: str, record: Record) -> None:
+        """Write a part."""
+        self.parts.save(name, record)
+
+    def remove(self, name: str) -> None:
+        """Remove the part, and leave the image out when the file is written anew."""
+        if self.stored.pop(name, None):
+            self.is_complete = False
+        self.parts.remove(name)
+
+    def finish(self) -> list[str]:
+        """Pack the images of the old file and the parts into a new file, and remove the parts."""
+        parts = {name for name in self.parts.names() if self.parts.stamp(name)}
+        names = sorted({*parts, *self.stored})
+        if parts or not self.is_complete:
+            self._pack(names, parts)
+        shutil.rmtree(self.parts.folder)
+        return names
+
+    def _pack(self, names: list[str], parts: set[str]) -> None:
+        from doap.features.storage import load_record
+
+        sources = [self.parts.path(name) for name in parts] + ([self.target] if self.stored else [])
+        with create_file(self.target, sum(path.stat().st_size for path in sources)) as file:
+            file.attrs["settings"] = json.dumps(self.identity, sort_keys=True)
+            for name in names:
+                record = load_record(self.parts.path(name)) if name in parts else load_record(self.target, name)
+                write_sorted(file.create_group(name), record)

@@ -1,0 +1,151 @@
+"""Describing of images in workers, on the CPU or on a GPU that several workers share."""
+
+import contextlib
+import functools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from doap.errors import DoapError
+from doap.folders.feature_store import Record
+from doap.folders.settings import DescribeSettings
+from doap.parallel import Engine
+from doap.types import Grey
+
+if TYPE_CHECKING:
+    from doap.networks.descriptor import Descriptor
+
+DEVICE_BATCH = 8  # images that a worker describes together on a GPU
+DEVICE_WORKERS = 4  # processes that share a GPU by default: one alone leaves it idle while it reads and prepares
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """An image to describe, and its mask if it has one."""
+
+    path: Path
+    mask: Path | None
+
+
+@dataclass(frozen=True)
+class ImageTask:
+    """Images that a worker describes together, and how."""
+
+    images: tuple[ImageFile, ...]
+    settings: DescribeSettings
+    device: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an image could not be described, in one line."""
+
+    line: str
+
+
+Pixels = tuple[Grey, Grey | None]
+"""An image and its mask."""
+
+Outcome = Record | Failure
+"""Features of an image as they are stored, or why there are none."""
+
+
+def describe_images(
+    engine: Engine, images: Sequence[ImageFile], settings: DescribeSettings, device: str
+) -> Iterator[Outcome]:
+    """Describe images in the workers of an engine, in order.
+
+    On the CPU each image is described alone, so that its features do not depend on the others, to the last bit.
+    """
+    size = 1 if device == "cpu" else DEVICE_BATCH
+    groups = (tuple(images[start : start + size]) for start in range(0, len(images), size))
+    for outcomes in engine.map(describe_task, (ImageTask(group, settings, device) for group in groups)):
+        yield from outcomes
+
+
+def describe_task(task: ImageTask) -> list[Outcome]:
+    """Describe images together, or if that fails, one by one; runs in a worker."""
+    import torch
+
+    model = load_model(task.settings, task.device)
+    pixels = [_or_failure(functools.partial(_read, file), file.path) for file in task.images]
+    readable = [image for image in pixels if not isinstance(image, Failure)]
+    if len(readable) > 1:
+        with contextlib.suppress(DoapError, torch.cuda.OutOfMemoryError):
+            records = iter(_describe(readable, task.settings, model))
+            return [image if isinstance(image, Failure) else next(records) for image in pixels]
+    return [_describe_one(image, file, task.settings, model) for image, file in zip(pixels, task.images, strict=True)]
+
+
+def start_loading(engine: Engine, settings: DescribeSettings, device: str, workers: int) -> None:
+    """Start workers and let them load the model, without waiting for them.
+
+    Errors are ignored: the first image raises them again.
+    """
+
+    def load_everywhere() -> None:
+        with contextlib.suppress(Exception):
+            deque(engine.map(describe_task, [ImageTask((), settings, device)] * workers), 0)
+
+    threading.Thread(target=load_everywhere, daemon=True).start()
+
+
+@functools.cache
+def load_model(settings: DescribeSettings, device: str) -> "Descriptor":
+    """Load the model of some settings, once per process."""
+    from doap.networks.registry import load
+
+    return load(settings.model, device, fast=settings.precision == "fast", int8=settings.precision == "int8")
+
+
+def _read(file: ImageFile) -> Pixels:
+    from doap.images.reading import read_grey
+
+    return read_grey(file.path), read_grey(file.mask) if file.mask else None
+
+
+def _describe(images: Sequence[Pixels], settings: DescribeSettings, model: "Descriptor") -> list[Record]:
+    from doap.features import detect_and_describe
+
+    features = detect_and_describe(
+        [image for image, _ in images],
+        model,
+        detector=settings.detector,
+        frames=settings.frames,
+        max_keypoints=settings.max_keypoints,
+        mask=[mask for _, mask in images],
+        min_response=settings.min_response,
+        max_size=settings.max_size,
+    )
+    return [dict(one.to_record(settings.store)) for one in features]
+
+
+def _describe_one(
+    pixels: Pixels | Failure, file: ImageFile, settings: DescribeSettings, model: "Descriptor"
+) -> Outcome:
+    import cv2
+    import torch
+
+    if isinstance(pixels, Failure):
+        return pixels
+    errors = (DoapError, MemoryError, cv2.error, torch.cuda.OutOfMemoryError)
+    return _or_failure(lambda: _describe([pixels], settings, model)[0], file.path, errors)
+
+
+def _or_failure(
+    work: Callable[[], Item], path: Path, errors: tuple[type[Exception], ...] = (DoapError, MemoryError)
+) -> Item | Failure:
+    """Return what `work` returns, or a failure where the image is to blame."""
+    try:
+        return work()
+    except errors as error:
+        name = "" if isinstance(error, DoapError) else f"{type(error).__name__} "
+        line = f"{name}{error}".strip().splitlines()[0].removeprefix("image 0: ")
+        line = line if line.startswith(f"{path}: ") else f"{path}: {line}"
+        return Failure(os.fsencode(line).decode("utf-8", "backslashreplace"))  # a name may not be UTF-8

@@ -1,0 +1,47 @@
+"""One run at a time per output: two would remove each other's finished work."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from doap.errors import DoapError
+from doap.files import make_folder
+
+
+@contextmanager
+def only_writer(output: Path) -> Iterator[None]:
+    """Hold a lock on an output, the hidden file `.NAME.lock` beside it; the system frees that of a killed process.
+
+    Raises:
+        DoapError: If another process holds it, or the file cannot be written.
+    """
+    path = output.with_name(f".{output.name}.lock")
+    make_folder(path.parent)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise DoapError(f"{output}: cannot be written ({error.strerror}); choose another path") from error
+    try:
+        _lock(handle, path, output)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path, output: Path) -> None:
+    is_taken = False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Another process may have finished, and removed the file, after it was opened here.
+        is_taken = not os.path.samestat(path.stat(), os.fstat(handle))
+    except (BlockingIOError, FileNotFoundError):
+        is_taken = True
+    except OSError:  # a file system without locks
+        return
+    if is_taken:
+        raise DoapError(f"{output}: another process is writing it; wait for it, or choose another output")

@@ -1,0 +1,101 @@
+"""What the features of an image depend on: the model, the settings and the file."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from doap.choices import DETECTOR_NAMES, FrameShape, Precision, StoredPrecision
+from doap.errors import DoapError
+from doap.networks import DEFAULT_MODEL
+
+Identity = dict[str, str | int | float | None]
+"""Name and value of everything that features of a collection have in common."""
+
+
+@dataclass(frozen=True)
+class DescribeSettings:
+    """Settings of `describe_folder`.
+
+    Attributes:
+        model: Shipped model, baseline, or path of a .safetensors file.
+        precision: Arithmetic of the network: "fast", "exact" or "int8".
+        detector: Name of a keypoint detector, see `doap.DETECTORS`.
+        frames: "oriented", "upright" or "affine".
+        max_keypoints: Number of strongest keypoints per image; None keeps all.
+        min_response: Smallest response of a keypoint, in the units of the detector.
+        max_size: Longest side in pixels at which images are described; larger ones are reduced. None reduces none.
+        store: Number format of real-valued descriptors in the output.
+    """
+
+    model: str = DEFAULT_MODEL
+    precision: Precision = "fast"
+    detector: str = "dog"
+    frames: FrameShape = "oriented"
+    max_keypoints: int | None = 2000
+    min_response: float = 0.0
+    max_size: int | None = None
+    store: StoredPrecision = "float32"
+
+    def __post_init__(self) -> None:
+        if self.detector not in DETECTOR_NAMES:
+            raise DoapError(f"detector {self.detector}: unknown; choose one of {', '.join(DETECTOR_NAMES)}")
+        for name in ("max_keypoints", "max_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise DoapError(f"{name} must be at least 1, not {value}")
+
+    def identity(self) -> Identity:
+        """Return what decides the features: the settings, with the name and the SHA-256 of the model for its path."""
+        name, checksum = identify_model(self.model)
+        return {**asdict(self), "model": name, "model_sha256": checksum}
+
+
+def identify_model(name_or_path: str) -> tuple[str, str]:
+    """Return the name of a model and the SHA-256 of its weights, which is empty for a handcrafted baseline.
+
+    Raises:
+        DoapError: If there is no such model.
+    """
+    from doap.networks.baselines import list_baselines
+    from doap.networks.registry import find_card, find_weights
+
+    if name_or_path in list_baselines():
+        return name_or_path, ""
+    weights = find_weights(name_or_path)
+    card = find_card(name_or_path)
+    return card.name if card else weights.stem, hashlib.sha256(weights.read_bytes()).hexdigest()
+
+
+def check_identity(output: Path, old: Identity, new: Identity, content: str) -> None:
+    """Check that what is already in an output was made with the same model and settings.
+
+    Args:
+        output: The output.
+        old: Settings of its content.
+        new: Settings of this run.
+        content: "features" or "matches", for the message.
+
+    Raises:
+        DoapError: If they differ; the message names the first difference.
+    """
+    for name in new:
+        if old.get(name) == new[name]:
+            continue
+        if name == "model":
+            difference = f"of {old.get(name)}"
+        elif name == "model_sha256":
+            difference = f"of other weights named {old.get('model')}"
+        else:
+            difference = f"with {name} = {old.get(name)}, not {new[name]}"
+        raise DoapError(f"{output}: holds {content} {difference}; choose another output, or --force to replace them")
+
+
+def file_stamp(paths: list[Path], identity: Identity) -> str:
+    """Return a digest of the size and time of files, and of the settings: it changes when features have to be redone.
+
+    Raises:
+        OSError: If a file cannot be read.
+    """
+    files = [(status.st_size, status.st_mtime_ns) for status in (path.stat() for path in paths)]
+    return hashlib.sha256(json.dumps([identity, files], sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,53 @@
+"""Two runs never write the same output."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from doap.errors import DoapError
+from doap.folders import FeatureCollection, all_pairs, describe_folder, match_pairs
+from doap.folders.locking import only_writer
+from folders.conftest import SETTINGS
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from doap.folders.locking import only_writer
+with only_writer(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("name", ["f.h5", "features"])
+def test_a_second_run_is_refused_and_changes_nothing(photos: Path, tmp_path: Path, name: str) -> None:
+    output = tmp_path / name
+    with only_writer(output):
+        with pytest.raises(DoapError, match=rf"{name}: another process is writing it"):
+            describe_folder(photos, output, SETTINGS)
+        assert not output.exists()
+    assert describe_folder(photos, output, SETTINGS).described == 5
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_matches_have_one_writer(described: Path, tmp_path: Path) -> None:
+    pairs = all_pairs(FeatureCollection(described).names)
+    with only_writer(tmp_path / "m.h5"), pytest.raises(DoapError, match=r"m\.h5: another process is writing it"):
+        match_pairs(described, pairs, tmp_path / "m.h5")
+
+
+def test_a_killed_process_frees_the_output(tmp_path: Path) -> None:
+    output = tmp_path / "f.h5"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(output)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(DoapError, match="another process"), only_writer(output):
+            pass
+        os.kill(process.pid, signal.SIGKILL)
+    with only_writer(output):
+        pass
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,148 @@
+"""Real processes: the same bytes with any engine and number of workers, and after workers or the run were killed."""
+
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from doap.folders import FeatureCollection, MatchCollection
+from folders.conftest import write_photos
+
+pytestmark = pytest.mark.slow
+
+DOAP = str(Path(sys.executable).parent / "doap")
+MODEL = ("--model", "doap-demo-128", "--max-keypoints", "150", "--device", "cpu")
+
+
+def doap(*arguments: object) -> str:
+    """Run the command in a process of its own and return what it printed."""
+    run = subprocess.run([DOAP, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def descendants(parent: int) -> list[int]:
+    """Return the processes below a process."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    tree = {parent}
+    for _ in range(6):
+        tree |= {pid for pid, above in parents.items() if above in tree}
+    return sorted(tree - {parent})
+
+
+def workers(parent: int) -> list[int]:
+    """Return the processes below the fork server of a process."""
+    return [pid for child in descendants(parent) for pid in descendants(child)]
+
+
+def wait_for(count: int, folder: Path, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until there are so many archives in a folder and below."""
+    for _ in range(1200):
+        if len(list(folder.rglob("*.npz"))) >= count:
+            return
+        assert process.poll() is None
+        time.sleep(0.05)
+    raise AssertionError("nothing was described in a minute")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty photos in `many`, and their features and matches by one worker, `f.h5` and `m.h5`."""
+    folder = tmp_path_factory.mktemp("base")
+    for number in range(4):
+        write_photos(folder / "many" / str(number))
+    doap("describe", folder / "many", "-o", folder / "f.h5", *MODEL, "--workers", 1)
+    doap("match", folder / "f.h5", "--retrieve", 3, "-o", folder / "m.h5", "--workers", 1)
+    return folder
+
+
+@pytest.mark.parametrize("options", [("--workers", 2), ("--workers", 3), ("--workers", 2, "--engine", "ray")])
+def test_the_bytes_do_not_depend_on_the_engine(base: Path, tmp_path: Path, options: tuple[object, ...]) -> None:
+    features, matches = tmp_path / "f.h5", tmp_path / "m.h5"
+    assert "20 of 20 images described" in doap("describe", base / "many", "-o", features, *MODEL, *options)
+    doap("match", features, "--retrieve", 3, "-o", matches, *options)
+    assert features.read_bytes() == (base / "f.h5").read_bytes()
+    assert matches.read_bytes() == (base / "m.h5").read_bytes()
+
+
+def test_a_killed_worker_loses_nothing(base: Path, tmp_path: Path) -> None:
+    command = [DOAP, "describe", str(base / "many"), "-o", str(tmp_path / "f.h5"), *MODEL, "--workers", "2"]
+    with subprocess.Popen(command) as process:
+        wait_for(2, tmp_path / ".f.h5.parts", process)
+        for pid in workers(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        assert process.wait(120) == 0
+    assert (tmp_path / "f.h5").read_bytes() == (base / "f.h5").read_bytes()
+
+
+@pytest.mark.parametrize("output", ["f.h5", "f"])
+def test_a_killed_run_continues(base: Path, tmp_path: Path, output: str) -> None:
+    command = [DOAP, "describe", str(base / "many"), "-o", str(tmp_path / output), *MODEL, "--workers", "2"]
+    parts = tmp_path / (".f.h5.parts" if output == "f.h5" else "f")
+    with subprocess.Popen(command) as process:
+        wait_for(3, parts, process)
+        process.kill()
+    assert not (tmp_path / "f.h5").exists()
+    shown = doap(*command[1:])
+    assert "20 of 20 images described" in shown
+    assert "of them by an earlier run" in shown
+    if output == "f.h5":
+        assert (tmp_path / output).read_bytes() == (base / "f.h5").read_bytes()
+        assert not parts.exists()
+    else:
+        assert FeatureCollection(tmp_path / output).stamps == FeatureCollection(base / "f.h5").stamps
+
+
+def test_killed_matching_continues(base: Path, tmp_path: Path) -> None:
+    command = [
+        DOAP,
+        "match",
+        str(base / "f.h5"),
+        "--retrieve",
+        "3",
+        "-o",
+        str(tmp_path / "m.h5"),
+        "--workers",
+        "2",
+    ]
+    with subprocess.Popen(command) as process:
+        wait_for(2, tmp_path / ".m.h5.parts", process)
+        process.kill()
+    doap(*command[1:])
+    assert (tmp_path / "m.h5").read_bytes() == (base / "m.h5").read_bytes()
+    assert len(MatchCollection(tmp_path / "m.h5")) > 20
+
+
+def _limited(limit: int, arguments: list[str]) -> None:
+    """Run the command with a limit on the size of files, which is an error of writing like a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    os.execv(DOAP, arguments)
+
+
+@pytest.mark.parametrize("limit", [60_000, 300_000])  # in an archive, and in the packed file
+def test_a_full_disk_is_one_line_and_the_run_continues(
+    base: Path, tmp_path: Path, limit: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = [DOAP, "describe", str(base / "many"), "-o", str(tmp_path / "f.h5"), *MODEL, "--workers", "1"]
+    process = multiprocessing.get_context("spawn").Process(target=_limited, args=(limit, command))
+    process.start()
+    process.join(120)
+    assert process.exitcode == 1
+    *progress, error = capfd.readouterr().err.splitlines()
+    assert all(line.startswith("describing: ") for line in progress)
+    assert "cannot be written (File too large); what is done is kept" in error
+    assert not (tmp_path / "f.h5").exists()
+    doap(*command[1:])
+    assert (tmp_path / "f.h5").read_bytes() == (base / "f.h5").read_bytes()
