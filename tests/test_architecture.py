@@ -8,12 +8,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src" / "doap"
 
 LAYERS = (
-    ("errors", "version"),
-    ("types", "files", "extras"),
+    ("errors", "version", "choices", "forking"),
+    ("types", "files", "extras", "devices"),
+    ("parallel",),
     ("geometry",),
     ("objectives", "networks", "matching"),
     ("images",),
     ("features", "datasets"),
+    ("folders",),
     ("training", "evaluation"),
     ("experiments", "report"),
     ("demo",),

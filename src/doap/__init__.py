@@ -3,7 +3,7 @@
 Match two images:
 
     model = doap.load("doap-128")
-    first, second = (doap.detect_and_describe(path, model) for path in ("left.jpg", "right.jpg"))
+    first, second = doap.detect_and_describe(["left.jpg", "right.jpg"], model)
     matches = doap.match(first, second)
 
 Names are imported on first use, so that `import doap` is cheap and needs no optional dependency.
@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from doap.errors import DoapError
+from doap.forking import use_one_thread_after_fork
 from doap.version import __version__
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from doap.evaluation.harness.methods import open_methods
     from doap.evaluation.harness.result import Result, read_result
     from doap.evaluation.registry import BENCHMARKS
-    from doap.features import Features, Matches, detect_and_describe, match
+    from doap.features import Features, Matches, describe_keypoints, detect_and_describe, match
+    from doap.folders import describe_folder, match_pairs, retrieve_pairs
     from doap.geometry.robust import verify
     from doap.images.detectors import DETECTORS
     from doap.images.extraction import extract_patches
@@ -45,12 +47,16 @@ _MODULES = {
     "DETECTORS": "doap.images.detectors",
     "extract_patches": "doap.images.extraction",
     "detect_and_describe": "doap.features",
+    "describe_keypoints": "doap.features",
     "match": "doap.features",
     "Features": "doap.features",
     "Matches": "doap.features",
     "nearest": "doap.matching.nearest",
     "mutual_nearest": "doap.matching.nearest",
     "verify": "doap.geometry.robust",
+    "describe_folder": "doap.folders",
+    "match_pairs": "doap.folders",
+    "retrieve_pairs": "doap.folders",
     # Learning: patches to weights.
     "open_dataset": "doap.datasets.official.opening",
     "PatchSet": "doap.datasets.sets.patch_set",
@@ -80,6 +86,8 @@ __all__ = [
     "Recipe",
     "Result",
     "__version__",
+    "describe_folder",
+    "describe_keypoints",
     "describe_patches",
     "detect_and_describe",
     "extract_patches",
@@ -87,6 +95,7 @@ __all__ = [
     "list_recipes",
     "load",
     "match",
+    "match_pairs",
     "mutual_nearest",
     "nearest",
     "open_dataset",
@@ -94,10 +103,14 @@ __all__ = [
     "read_grey",
     "read_recipe",
     "read_result",
+    "retrieve_pairs",
     "save",
     "train",
     "verify",
 ]
+
+
+use_one_thread_after_fork()
 
 
 def __getattr__(name: str) -> Any:

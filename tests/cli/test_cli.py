@@ -11,7 +11,7 @@ import skimage
 from PIL import Image
 from typer.testing import CliRunner
 
-from doap.cli.main import app
+from doap.cli import data, evaluate, main
 from doap.features.drawing import GAP
 from doap.geometry.homographies import transform_points
 from doap.images.reading import read_grey
@@ -22,33 +22,16 @@ LEFT, RIGHT = str(STEREO / "motorcycle_left.png"), str(STEREO / "motorcycle_righ
 
 
 VERBS = [
-    ["demo"],
-    ["match"],
-    ["describe"],
-    ["train"],
-    ["sweep"],
-    ["recipes"],
-    ["models"],
-    ["report"],
-    ["eval", "phototour"],
-    ["eval", "hpatches"],
-    ["eval", "romepatches"],
-    ["eval", "warped"],
-    ["eval", "oxford"],
-    ["eval", "pairs"],
-    ["data", "list"],
-    ["data", "download"],
-    ["data", "build"],
-    ["data", "hpatches"],
-    ["data", "mine"],
-    ["data", "show"],
-    ["data", "info"],
+    *([verb] for verb in main.VERBS if verb not in ("eval", "data", "show")),
+    *(["eval", verb] for verb in evaluate.VERBS),
+    *(["data", verb] for verb in data.VERBS),
+    ["show", "alignment"],
 ]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_every_command_has_help_with_an_example(verb: list[str]) -> None:
-    shown = CliRunner().invoke(app, [*verb, "--help"])
+    shown = CliRunner().invoke(main.app, [*verb, "--help"])
     assert shown.exit_code == 0
     assert f"Example: doap {' '.join(verb)}" in " ".join(shown.output.split())
 
@@ -138,6 +121,8 @@ def bad_image(folder: Path, kind: str) -> Path:
 )
 @pytest.mark.parametrize("verb", ["match", "describe", "build", "eval"])
 def test_bad_images_are_one_line_and_an_error(doap: Doap, tmp_path: Path, kind: str, message: str, verb: str) -> None:
+    if verb == "describe" and message == "keypoint":
+        pytest.skip("features without keypoints are features")
     bad = bad_image(tmp_path, kind)
     arguments = {
         "match": ("match", LEFT, bad),
@@ -172,10 +157,10 @@ def test_figures_in_unknown_formats_are_refused(doap: Doap) -> None:
 
 def test_describing_continues_after_a_bad_image(doap: Doap, tmp_path: Path) -> None:
     bad = bad_image(tmp_path, "text")
-    status, shown, errors = doap("describe", LEFT, bad, "-o", "f", "--model", "doap-demo-256b", "--max-keypoints", "40")
-    assert status == 1
+    status, shown, _ = doap("describe", LEFT, bad, "-o", "f", "--model", "doap-demo-256b", "--max-keypoints", "40")
+    assert status == 0
     assert "1 of 2 images described" in shown
-    assert "not an image" in errors
+    assert f"skipped: {bad}: not an image" in shown
     with np.load(tmp_path / "f" / "motorcycle_left.png.npz") as archive:
         assert archive["descriptors"].shape == (40, 32)
         assert archive["descriptors"].dtype == np.uint8

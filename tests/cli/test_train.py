@@ -37,7 +37,7 @@ def test_the_training_sequences_of_a_split(doap: Doap, hpatches: Path, tmp_path:
 
 def unfinish(run: Path) -> Descriptor:
     """Remove the weights and the checkpoint of a run, and return its model."""
-    model = load(run / "weights.safetensors")
+    model = load(run / "weights.safetensors", fast=False)
     for file in ("weights.safetensors", "weights.json", "checkpoint.safetensors"):
         (run / file).unlink()
     return model
@@ -175,3 +175,28 @@ def test_a_run_of_version_0_1_is_resumed(doap: Doap, hpatches: Path, tmp_path: P
     (tmp_path / "run" / "recipe.yaml").write_text(text)
     assert doap("train", "--resume", "run")[0] == 0
     assert same_weights(tmp_path / "run", whole)
+
+
+def test_a_model_is_fine_tuned(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    assert doap("train", "r.yaml", "--data", hpatches, "-o", "first", "--device", "cpu")[0] == 0
+    first = tmp_path / "first" / "weights.safetensors"
+    words = ("train", "r.yaml", "--data", hpatches, "-o", "second", "--from", "first/weights.safetensors")
+    status, _, _ = doap(*words, "--set", "epochs=1", "--device", "cpu")
+    assert status == 0
+    assert read_recipe(tmp_path / "second" / "recipe.yaml").initial_weights == str(first)
+    whole = unfinish(tmp_path / "second")
+    assert doap("train", "--resume", "second")[0] == 0
+    assert same_weights(tmp_path / "second", whole)
+    status, _, errors = doap("train", "r.yaml", "--data", hpatches, "-o", "third", "--from", "doap-128")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "its network has network=l2net, dimensions=128, width=32, but that of the recipe network=tiny" in errors
+    assert not (tmp_path / "third").exists()
+
+
+def test_own_photos_are_validated_by_default(doap: Doap, hpatches: Path) -> None:
+    small = [word for line in SMALL.splitlines() for word in ("--set", line.replace(": ", "="))]
+    words = ("train", "photos-real", "--data", hpatches, *small, "--device", "cpu", "-o")
+    status, shown, _ = doap(*words, "run")
+    assert (status, "validation AP" in shown) == (0, True)
+    status, shown, _ = doap(*words, "other", "--set", "val_fraction=0")
+    assert (status, "validation AP" in shown) == (0, False)

@@ -164,8 +164,16 @@ def test_other_errors_end_a_study(study: Study, patches: PatchSet, tmp_path: Pat
     few = PatchSet([patches.take(range(30))], np.arange(30) // 3)
     with pytest.raises(DoapError, match="30 patches"):
         run_study(study, Series(few, tmp_path / "runs"), preferring("x"), {})
+    assert not list(tmp_path.glob("runs/*/run.json"))  # refused before there is a run folder
+    other = PatchSet([patches.take(range(150))], np.arange(150) // 3)
+    with pytest.raises(DoapError, match="cannot be evaluated"):
+        run_study(study, Series(other, tmp_path / "runs"), refuse, {})
     with pytest.raises(DoapError, match="holds a run on another set"):
         run_study(study, Series(patches, tmp_path / "runs"), preferring("x"), {})
+
+
+def refuse(_run: Path, _model: Descriptor) -> dict[str, float]:
+    raise DoapError("cannot be evaluated")
 
 
 def test_common_validation_has_the_same_batches_for_all_sampled_once(
@@ -177,4 +185,4 @@ def test_common_validation_has_the_same_batches_for_all_sampled_once(
     expected = Validation(patches, study.base, torch.device("cpu"), 32).average_precision(model.network)
     assert common.average_precision(model) == expected
     monkeypatch.setattr(validation, "BatchLoader", None)
-    assert common.average_precision(load(tmp_path / "runs" / "one" / "weights.safetensors")) == expected
+    assert common.average_precision(load(tmp_path / "runs" / "one" / "weights.safetensors", fast=False)) == expected

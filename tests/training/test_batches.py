@@ -15,6 +15,7 @@ from doap.training.batches import BatchLoader, make_sampler
 from doap.training.data_cache import Data, DataCache
 from doap.training.recipe import Recipe
 from doap.types import Progress, no_progress
+from support.trainings import noisy_patches
 
 
 @pytest.fixture
@@ -197,3 +198,19 @@ def test_one_sequence_has_no_negatives_of_others(patches: PatchSet) -> None:
     plain = PatchSet(patches.shards, patches.groups)
     with pytest.raises(DoapError, match="has no negatives of other sequences; use more sequences, or set in_sequence"):
         BatchLoader(plain, Recipe(batch_size=64, in_sequence_negatives=False), "cpu", 32)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"groups_per_sequence": 1, "batch_size": 3}, "a batch holds one group, so .* raise batch_size to 4"),
+        (
+            {"groups_per_sequence": 8, "batch_size": 16, "in_sequence_negatives": False},
+            "a batch holds one sequence, whose patches ignore each other, so .* raise batch_size to 32",
+        ),
+    ],
+)
+def test_pools_without_negatives_are_refused(settings: dict[str, object], message: str) -> None:
+    recipe = Recipe.model_validate({"sampling": "pools", "views_per_group": 2, **settings})
+    with pytest.raises(DoapError, match=message):
+        make_sampler(noisy_patches(), recipe)

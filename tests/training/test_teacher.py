@@ -62,7 +62,7 @@ def test_the_loss_is_the_objectives_and_the_teachers(chunk: int | None, patches:
     chunks = torch.tensor_split(inputs, 3) if chunk else (inputs,)
     with torch.no_grad():
         outputs = torch.cat([student(part) for part in chunks])
-        taught = load(teacher).network(inputs)
+        taught = load(teacher, fast=False).network(inputs)
     expected = read_losses(tmp_path / "alone")[0] + 3 * float(ImitationLoss("real")(outputs, taught))
     assert read_losses(tmp_path / "taught")[0] == pytest.approx(expected, abs=1e-5)
 
@@ -103,7 +103,7 @@ def test_a_student_learns_from_its_teacher(
     inputs = torch.from_numpy(patches.take(range(160)))[:, None].float()
     compare = ImitationLoss(kind) if dimensions == 16 else SimilarityLoss(kind, teacher_kind)
     with torch.no_grad():
-        targets = load(teacher).network(inputs)
+        targets = load(teacher, fast=False).network(inputs)
         before, after = (float(compare(model.network(inputs), targets)) for model in (untaught[kind], taught))
     assert after < 0.85 * before
 
@@ -114,7 +114,7 @@ def test_a_teacher_describes_as_the_model_itself_whatever_its_input_size(patches
     outputs = Teacher(path, RECIPE, make_fabric(RECIPE, "cpu", 1)).describe(torch.from_numpy(pixels))
     assert not outputs.requires_grad
     unit = torch.nn.functional.normalize(outputs, dim=1).numpy()
-    np.testing.assert_allclose(unit, describe_patches(pixels, load(path)), atol=1e-4)
+    np.testing.assert_allclose(unit, describe_patches(pixels, load(path, fast=False)), atol=1e-4)
 
 
 def test_the_teacher_is_recorded_in_the_run_and_on_the_card(patches: PatchSet, tmp_path: Path) -> None:

@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from doap import PatchSet, load
+from doap import DoapError, PatchSet, load
 from doap.training import trainer
 from doap.training.data_cache import split_val
 from doap.training.log import read_validation
 from doap.training.trainer import train
 from doap.training.validation import Validation
-from support.trainings import SMALL, VALIDATED, same_files, stop_after
+from support.trainings import SMALL, VALIDATED, noisy_patches, same_files, stop_after
 
 
 def test_validation_scenes_are_evaluated_and_the_best_weights_saved(validated: Path, patches: PatchSet) -> None:
@@ -19,9 +19,9 @@ def test_validation_scenes_are_evaluated_and_the_best_weights_saved(validated: P
     assert not set(training.sequences) & set(data.sequences)
     assert len(training) + len(data) == len(patches)
     validation = Validation(data, VALIDATED, torch.device("cpu"), 32)
-    best = validation.average_precision(load(validated / "best.safetensors").network)
+    best = validation.average_precision(load(validated / "best.safetensors", fast=False).network)
     assert best == pytest.approx(max(ap for _, ap in rows), abs=1e-6)
-    last = validation.average_precision(load(validated / "weights.safetensors").network)
+    last = validation.average_precision(load(validated / "weights.safetensors", fast=False).network)
     assert last == pytest.approx(rows[-1][1], abs=1e-6)
     assert list((validated / "tensorboard").iterdir())
 
@@ -37,3 +37,10 @@ def test_a_run_with_validation_resumes_to_the_same_files(
     train(recipe, patches, tmp_path / "stopped")
     names = ("log.csv", "validation.csv", "best.safetensors", "weights.safetensors")
     assert same_files(tmp_path / "stopped", tmp_path / "whole", *names)
+
+
+def test_a_set_of_one_scene_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    patches = noisy_patches(sequences=1)
+    with pytest.raises(DoapError, match=r"val_fraction=0.5: a split keeps scenes whole.*or set val_fraction=0"):
+        train(VALIDATED, patches, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,23 +1,22 @@
 """Consoles, progress bars and the choice of a device, shared by all commands."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as ProgressBar
-
-from doap.errors import DoapError
-from doap.types import StepProgress
 
 if TYPE_CHECKING:
+    from doap.cli.progress import CountingBar, TrainingBar
     from doap.training.log import Status
+    from doap.types import StepProgress
 
 console = Console()
 errors = Console(stderr=True)
+GPU_FILES = ("nvidia*", "nvhost*", "dxg", "kfd")  # in /dev: NVIDIA, its boards, Windows' Linux, AMD
 tables = Console(width=max(160, console.width))  # wide enough that no name or number is folded
-_bars = errors if errors.is_terminal else Console(quiet=True)  # no bars in log files
 
 
 def say(line: str, style: str = "") -> None:
@@ -38,53 +37,51 @@ def say_overlaps() -> None:
         say(f"{level} views overlap the plain frame by {measure_overlap(level):.2f} on average")
 
 
-def counting_bar() -> ProgressBar:
-    """Return a progress bar for countable work, on standard error; it disappears when done."""
-    return ProgressBar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=_bars,
-        transient=True,
-    )
+def counting_bar() -> "CountingBar":
+    """Return a progress bar for countable work, on standard error; it disappears when done. Lines in a log."""
+    from doap.cli.progress import CountingBar
+
+    return CountingBar(errors)
 
 
 @contextmanager
-def step_bar() -> Iterator[StepProgress]:
+def step_bar() -> Iterator["StepProgress"]:
     """Show one progress bar for work in several steps; yield the callback `progress(step, done, total)`."""
     with counting_bar() as bar:
         task = bar.add_task("", total=None)
 
         def progress(step: str, done: int, total: int | None) -> None:
-            bar.update(task, description=step, completed=done, total=total)
+            nonlocal task
+            if step != bar.tasks[0].description:  # each step has its own time left
+                bar.remove_task(task)
+                task = bar.add_task(step, total=total)
+            bar.update(task, completed=done, total=total)
 
         yield progress
 
 
-def training_bar() -> ProgressBar:
-    """Return a progress bar for a training: its status, the time spent and the time left."""
-    return ProgressBar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[status]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=_bars,
-        transient=True,
-    )
+def training_bar() -> "TrainingBar":
+    """Return a progress bar for a training, on standard error; it disappears when done. Lines in a log."""
+    from doap.cli.progress import TrainingBar
+
+    return TrainingBar(errors)
 
 
 @contextmanager
-def series_bar() -> Iterator[tuple[ProgressBar, Callable[[str, "Status"], None]]]:
-    """Show a progress bar for several trainings; yield it with the callback `progress(run_name, status)`."""
+def series_bar() -> Iterator[tuple["TrainingBar", Callable[[str, "Status"], None]]]:
+    """Show a progress bar for one or more trainings; yield it with the callback `progress(run_name, status)`."""
     with training_bar() as bar:
         task = bar.add_task("", total=1.0, status="")
-        yield (
-            bar,
-            lambda name, status: bar.update(task, description=name, completed=status.done, status=status_text(status)),
-        )
+        phase = ("", "")
+
+        def progress(name: str, status: "Status") -> None:
+            nonlocal phase
+            if phase != (name, status.preparation):  # a preparation has its own time left, and so has each run
+                phase = name, status.preparation
+                bar.reset(task, description=name, status="")
+            bar.update(task, completed=status.done, status=status_text(status))
+
+        yield bar, progress
 
 
 def status_text(status: "Status") -> str:
@@ -101,12 +98,20 @@ def choose_device(name: str | None) -> str:
     Raises:
         DoapError: If the requested device is not available.
     """
+    if name == "cpu" or (name is None and not _may_have_gpu()):
+        return "cpu"
     import torch
+
+    from doap.networks.descriptor import check_device
 
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise DoapError(f"device {name}: not available here ({str(error).splitlines()[0]})") from error
+    check_device(name)
     return name
+
+
+def _may_have_gpu() -> bool:
+    """Return whether there can be a GPU, without importing torch for the answer."""
+    if sys.platform != "linux":
+        return True
+    return any(next(Path("/dev").glob(pattern), None) for pattern in GPU_FILES)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import DEFAULT_EXTENT
 from doap.cli.console import say
 from doap.errors import DoapError
-from doap.types import DEFAULT_EXTENT
 
 EXAMPLE = "Example: doap convert HardNet++.pth -o hardnet.safetensors --licence MIT"
 

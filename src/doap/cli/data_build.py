@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import say, say_overlaps, step_bar
+from doap.cli.engine_options import EngineOption, WorkersOption
 from doap.datasets.build.settings import BuildSettings
 
 EXAMPLE = "Example: doap data build photos/ -o sets/mine"
@@ -33,12 +34,15 @@ def build(
         float, typer.Option(min=0.1, help="Half the side of a patch in keypoint scales.")
     ] = DEFAULT.extent,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the build.")] = DEFAULT.seed,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
 ) -> None:
     """Build a set from photos.
 
     Photos of one scene, and photos of one static view, must be in one folder. Overlapping photos are reconstructed and
     their points tracked. Photos of a static view give the same frames under different light. All other photos give
-    jittered views. An interrupted build continues when it is started again. summary.html in the set shows the result.
+    jittered views. All cores are used. An interrupted build continues when it is started again. summary.html in the set
+    shows the result.
     """
     from doap.datasets.build.building import build as build_set
     from doap.datasets.sets.frame_set import FrameSet
@@ -47,7 +51,7 @@ def build(
 
     settings = BuildSettings(points, views, static, tracks, longest, extent, seed)
     with step_bar() as progress:
-        result = build_set(photos, output, settings, not frames, progress)
+        result = build_set(photos, output, settings, not frames, progress, engine, workers)
     say(f"{(FrameSet if frames else PatchSet).open(output)} in {output}")
     for scene in result.scenes:
         if scene.frames.source != "views":

@@ -1,48 +1,89 @@
 """`doap describe`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.cli.console import choose_device, counting_bar, say
+from doap.choices import DETECTOR_NAMES, FrameShape, StoredPrecision
+from doap.cli.console import choose_device, say, step_bar
+from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
+from doap.cli.model_options import DeviceOption, ModelOption, PrecisionOption
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL
 
-EXAMPLE = "Example: doap describe photos/ -o features/ --model doap-256b"
+if TYPE_CHECKING:
+    from doap.folders import DescribeSummary
+
+EXAMPLE = "Example: doap describe photos/ -o features.h5 --model doap-256b"
 
 
 def describe(
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Images, or folders of images.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for one NAME.EXT.npz per image.")],
-    model: Annotated[str, typer.Option(help="Shipped model, or path of a .safetensors file.")] = DEFAULT_MODEL,
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGES…", help="Folder of images, or images.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="HDF5 file (.h5), or folder for one NAME.npz per image.")
+    ],
+    model: ModelOption = DEFAULT_MODEL,
+    precision: PrecisionOption = "fast",
+    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
+    frames: Annotated[
+        FrameShape, typer.Option(help="oriented: along the dominant gradient; affine: with affine shape as well.")
+    ] = "oriented",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
+    min_response: Annotated[float, typer.Option(min=0, help="Smallest response of a keypoint.")] = 0.0,
+    max_size: Annotated[
+        int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
+    ] = None,
+    masks: Annotated[
+        Path | None, typer.Option(help="Folder of masks NAME.png; keypoints where a mask is 0 are left out.")
+    ] = None,
+    store: Annotated[
+        StoredPrecision,
+        typer.Option(help="Numbers of real-valued descriptors: float16 halves the file, uint8 quarters it."),
+    ] = "float32",
+    device: DeviceOption = None,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
+    force: ForceOption = False,
 ) -> None:
-    """Detect keypoints in images and describe them.
+    """Detect keypoints in all images of a folder and describe them.
 
-    Each image gives a NumPy archive with frames (N, 2, 3), keypoints (N, 2), descriptors (N, D), size (height, width)
-    and model. An image that cannot be described is reported, and the others are still described.
+    All cores are used, or the GPU. An interrupted run continues when it is started again: only new and changed images
+    are described. An image is named by its path in the folder. Images that cannot be read are listed; the exit status
+    is 1 only if none can be read. docs/folders.md describes the files.
     """
-    from doap.features import detect_and_describe
-    from doap.images.reading import find_photos
-    from doap.networks.registry import load
+    from doap.folders import DescribeSettings, describe_folder
 
-    descriptor = load(model, choose_device(device))
-    paths = find_photos(images)
-    names = [path.name for path in paths]
-    if len(set(names)) < len(names):
-        duplicate = next(name for name in names if names.count(name) > 1)
-        raise DoapError(f"{duplicate}: two images have this name; describe them into different folders")
-    failures = []
-    with counting_bar() as bar:
-        for path in bar.track(paths, description="describing"):
-            try:
-                features = detect_and_describe(path, descriptor, max_keypoints)
-            except DoapError as error:
-                failures.append(str(error))
-                continue
-            features.save(output / f"{path.name}.npz")
-    say(f"{len(paths) - len(failures)} of {len(paths)} images described in {output}")
-    if failures:
-        raise DoapError("; ".join(failures))
+    settings = DescribeSettings(model, precision, detector, frames, max_keypoints, min_response, max_size, store)
+    with step_bar() as progress:
+        summary = describe_folder(
+            images,
+            output,
+            settings,
+            masks=masks,
+            device="cpu" if device is None and (precision == "int8" or engine == "ray") else choose_device(device),
+            engine=engine,
+            workers=workers,
+            force=force,
+            progress=lambda done, total: progress("describing", done, total),
+        )
+    _report(summary, output)
+
+
+def _report(summary: "DescribeSummary", output: Path) -> None:
+    """Print what was done.
+
+    Raises:
+        DoapError: If no image could be described.
+    """
+    for line in summary.failures:
+        say(f"skipped: {line}", style="yellow")
+    for name in summary.without_keypoints:
+        say(f"no keypoint: {name}", style="yellow")
+    done = summary.described + summary.unchanged
+    total = done + len(summary.failures)
+    if not done:
+        raise DoapError(f"none of {total} images could be described, the first: {summary.failures[0]}")
+    earlier = f", {summary.unchanged} of them by an earlier run" if summary.unchanged else ""
+    others = f"; {summary.others} other images in it are kept" if summary.others else ""
+    say(f"{done} of {total} images described in {output}{earlier}{others}")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import Orientation, OxfordProtocol
 from doap.cli.eval_options import (
     CsvFile,
     Device,
@@ -18,7 +19,6 @@ from doap.cli.eval_options import (
 )
 from doap.cli.pair_options import Detector, Extent, check_detector, parse_extent
 from doap.networks import DEFAULT_MODEL
-from doap.types import Orientation, OxfordProtocol
 
 EXAMPLE = f"Example: doap eval oxford {DEFAULT_MODEL} sift rootsift --data oxford/ --figure oxford.png"
 

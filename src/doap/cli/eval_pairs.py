@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import Geometry
 from doap.cli.console import say
 from doap.cli.eval_options import (
     CsvFile,
@@ -19,7 +20,6 @@ from doap.cli.eval_options import (
 )
 from doap.cli.pair_options import Detector, Extent, Keypoints, check_detector, parse_extent
 from doap.networks import DEFAULT_MODEL
-from doap.types import Geometry
 
 EXAMPLE = f"Example: doap eval pairs {DEFAULT_MODEL} sift --data my-pairs/ --json scores.json --drawings matches/"
 

@@ -4,49 +4,46 @@ import sys
 
 import typer
 
-from doap.cli import (
-    convert,
-    data,
-    demo,
-    describe,
-    evaluate,
-    match,
-    models,
-    recipes,
-    report,
-    reproduce,
-    show,
-    study,
-    sweep,
-    train,
-)
 from doap.cli.console import say_error
+from doap.cli.lazy_commands import LazyGroup, Verb
 from doap.cli.removed_options import RenamingCommand
 from doap.errors import DoapError
 from doap.extras import missing_extra
 from doap.version import __version__
 
+VERBS = {
+    "demo": Verb("doap.cli.demo", "demo"),
+    "match": Verb("doap.cli.match", "match"),
+    "describe": Verb("doap.cli.describe", "describe"),
+    "train": Verb("doap.cli.train", "train", RenamingCommand),
+    "sweep": Verb("doap.cli.sweep", "sweep"),
+    "study": Verb("doap.cli.study", "study", RenamingCommand),
+    "recipes": Verb("doap.cli.recipes", "recipes"),
+    "models": Verb("doap.cli.models", "models"),
+    "convert": Verb("doap.cli.convert", "convert"),
+    "calibrate": Verb("doap.cli.calibrate", "calibrate"),
+    "report": Verb("doap.cli.report", "report"),
+    "reproduce": Verb("doap.cli.reproduce", "reproduce"),
+    "eval": Verb("doap.cli.evaluate"),
+    "data": Verb("doap.cli.data"),
+    "show": Verb("doap.cli.show"),
+}
+
+
+class Commands(LazyGroup):
+    """The commands of `doap`."""
+
+    verbs = VERBS
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
-app.command("match", epilog=match.EXAMPLE)(match.match)
-app.command("describe", epilog=describe.EXAMPLE)(describe.describe)
-app.command("train", cls=RenamingCommand, epilog=train.EXAMPLE)(train.train)
-app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
-app.command("study", cls=RenamingCommand, epilog=study.EXAMPLE)(study.study)
-app.command("recipes", epilog=recipes.EXAMPLE)(recipes.recipes)
-app.command("models", epilog=models.EXAMPLE)(models.models)
-app.command("convert", epilog=convert.EXAMPLE)(convert.convert)
-app.command("report", epilog=report.EXAMPLE)(report.report)
-app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
-app.add_typer(evaluate.app, name="eval")
-app.add_typer(data.app, name="data")
-app.add_typer(show.app, name="show")
 
 
 def _print_version(requested: bool) -> None:

@@ -1,85 +1,103 @@
-"""`doap match`."""
+"""`doap match`: two images, or many pairs of a collection."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from doap.cli.console import choose_device, errors, say
+from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
+from doap.cli.model_options import DeviceOption, ModelOption, PrecisionOption
+from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL
-from doap.types import Geometry
 
 if TYPE_CHECKING:
-    from doap.features import Features, Matches
+    pass
 
-EXAMPLE = "Example: doap match left.jpg right.jpg -o matches.png --json matches.json"
+EXAMPLE = "Example: doap match left.jpg right.jpg -o matches.png, or doap match features.h5 --retrieve 20 -o matches.h5"
+
+GeometryChoice = Literal["fundamental", "homography", "essential", "none"]
 
 
 def match(
-    first: Annotated[Path, typer.Argument(metavar="A", help="First image, in any common format.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Second image.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="Image, saved features (.npz), or features of a folder.")],
+    second: Annotated[Path | None, typer.Argument(metavar="B", help="Second image or its features.")] = None,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Picture of the matches to write: .png, .jpg or .pdf.")
-    ] = Path("matches.png"),
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write points and geometry to this file.")
+        Path | None,
+        typer.Option("-o", "--output", help="Picture (.png, .jpg, .pdf; matches.png), of many pairs a .h5 file."),
     ] = None,
-    model: Annotated[str, typer.Option(help="Shipped model, or path of a .safetensors file.")] = DEFAULT_MODEL,
-    geometry: Annotated[
-        Geometry, typer.Option(help="fundamental: any scene; homography: planar scene or rotating camera.")
-    ] = "fundamental",
+    figure: Annotated[bool, typer.Option("--figure/--no-figure", help="Draw the matches of two images.")] = True,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write points and geometry of two images to this file.")
+    ] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Match the pairs of this file, two names per line.")] = None,
+    exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Match all pairs.")] = False,
+    retrieve: Annotated[
+        int | None, typer.Option(metavar="K", min=1, help="Match each image with the K most similar ones.")
+    ] = None,
+    model: ModelOption = DEFAULT_MODEL,
+    precision: PrecisionOption = "fast",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
+    max_size: Annotated[
+        int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
+    ] = None,
+    mutual: Annotated[bool, typer.Option(help="Keep only mutual nearest neighbours.")] = True,
+    ratio: Annotated[
+        float | None, typer.Option(help="Keep matches below this ratio of distance to second distance, e.g. 0.9.")
+    ] = None,
+    max_distance: Annotated[
+        float | None, typer.Option(min=0, help="Keep matches up to this distance: 0 to 2, or a number of bits.")
+    ] = None,
+    geometry: Annotated[
+        GeometryChoice,
+        typer.Option(
+            help="fundamental: any scene; homography: planar scene or rotating camera; essential: with intrinsics."
+        ),
+    ] = "fundamental",
     threshold: Annotated[float, typer.Option(min=0.01, help="Largest error of an inlier, in pixels.")] = 1.5,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
+    intrinsics: Annotated[
+        str | None, typer.Option(metavar="FX,FY,CX,CY", help="Focal lengths and principal point, for essential.")
+    ] = None,
+    device: DeviceOption = None,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
+    force: ForceOption = False,
 ) -> None:
-    """Match two images: detect keypoints, describe, match, verify the geometry.
+    """Match two images, or many pairs of images that doap describe has described.
 
-    Finding no matches is a result, not an error: it is reported, and the exit status is 0.
+    Finding no matches is a result, not an error: it is reported, and the exit status is 0. Many pairs are matched by
+    all cores, and an interrupted run continues when it is started again; docs/folders.md describes the file.
     """
-    from doap.features import detect_and_describe
-    from doap.features import match as match_features
-    from doap.features.drawing import check_picture_format, draw_matches
-    from doap.files import write_text
-    from doap.images.reading import read_grey
-    from doap.networks.registry import load
+    from doap.folders import MatchSettings
 
-    check_picture_format(output)
-    descriptor = load(model, choose_device(device))
-    images = read_grey(first), read_grey(second)
-    with errors.status("detecting, describing, matching"):
-        features = [
-            detect_and_describe(image, descriptor, max_keypoints, str(path))
-            for image, path in zip(images, (first, second), strict=True)
-        ]
-        matches = match_features(features[0], features[1], geometry, threshold)
-    points = matches.verified_points(features[0], features[1])
-    inliers = len(points[0])
-    title = f"{inliers} verified of {len(matches)} mutual matches ({descriptor.name}, {geometry})"
-    draw_matches(*images, *points, title, output)
-    if json_file:
-        write_text(json_file, json.dumps(_report(first, second, geometry, features, matches), indent=1) + "\n")
-    counts = " and ".join(f"{len(f.keypoints)}" for f in features)
-    if matches.matrix is None:
-        say(f"no matches found: {len(matches)} mutual ones of {counts} keypoints agree on no geometry")
-    else:
-        say(f"{inliers} verified matches of {len(matches)} mutual ones, {counts} keypoints")
-    say(f"drawn in {output}")
+    chosen = None if geometry == "none" else geometry
+    settings = MatchSettings(mutual, ratio, max_distance, chosen, threshold, parse_intrinsics(intrinsics))
+    if pairs is not None or exhaustive or retrieve is not None:
+        from doap.cli.match_many import match_many
+
+        if second is not None:
+            raise DoapError("--pairs, --exhaustive and --retrieve take one argument, the features of a folder")
+        match_many(first, output or Path("matches.h5"), (pairs, exhaustive, retrieve), settings, engine, workers, force)
+        return
+    if second is None:
+        raise DoapError(
+            f"{first}: name a second image, or which pairs of a folder to match: --pairs, --exhaustive or --retrieve"
+        )
+    from doap.cli.match_two import Describing, match_two
+
+    describing = Describing(model, precision, max_keypoints, max_size, device)
+    match_two((first, second), describing, settings, output, figure, json_file)
 
 
-def _report(
-    first: Path, second: Path, geometry: Geometry, features: list["Features"], matches: "Matches"
-) -> dict[str, object]:
-    a, b = (f.keypoints[matches.indices[:, side]].tolist() for side, f in enumerate(features))
-    return {
-        "images": [str(first), str(second)],
-        "model": features[0].model,
-        "keypoints": [len(f.keypoints) for f in features],
-        "geometry": geometry,
-        "matrix": None if matches.matrix is None else matches.matrix.tolist(),
-        "verified": int(matches.inliers.sum()),
-        "matches": [
-            {"a": p, "b": q, "distance": distance, "verified": inlier}
-            for p, q, distance, inlier in zip(a, b, matches.distances.tolist(), matches.inliers.tolist(), strict=True)
-        ],
-    }
+def parse_intrinsics(text: str | None) -> tuple[float, float, float, float] | None:
+    """Read "FX,FY,CX,CY".
+
+    Raises:
+        DoapError: If these are not four numbers.
+    """
+    if text is None:
+        return None
+    try:
+        fx, fy, cx, cy = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise DoapError(f"--intrinsics {text}: must be four numbers, FX,FY,CX,CY") from error
+    return fx, fy, cx, cy

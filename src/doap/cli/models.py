@@ -30,5 +30,5 @@ def models(
             for number, line in enumerate(lines):
                 say(f"  {'' if number else heading:<12}{line}")
     else:
-        model = load(name)  # raises for unknown weights
+        model = load(name, fast=False)  # raises for unknown weights
         say(f"{name}: a baseline without a card ({model.kind}, {model.bytes} bytes, extent {model.extent:g})")

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import DETECTOR_NAMES
 from doap.errors import DoapError
-from doap.types import DETECTOR_NAMES
 
 Detector = Annotated[str, typer.Option(metavar="NAME", help=f"Keypoint detector: {', '.join(DETECTOR_NAMES)}.")]
 Extent = Annotated[

@@ -47,7 +47,8 @@ def alignment(
 
     check_figure_format(output)
     target = choose_device(device)
-    descriptor, zeros_descriptor = load(model, target), load(zeros_model, target) if zeros_model else None
+    descriptor = load(model, target, fast=False)
+    zeros_descriptor = load(zeros_model, target, fast=False) if zeros_model else None
     find_transformers(descriptor, zeros_descriptor)  # fail before a set is converted
     patches = open_with_bar(data)
     with step_bar() as progress:

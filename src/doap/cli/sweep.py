@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress as ProgressBar
 
 from doap.cli.console import choose_device, say, series_bar
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
+    from doap.cli.progress import TrainingBar
     from doap.experiments.series import RunRow
     from doap.experiments.sweep import Sweep
     from doap.experiments.sweep_metrics import Metric
@@ -95,12 +95,14 @@ def sweep(
     say(f"{len(rows)} runs in {output}: sweep.csv, sweep.json, sweep.png")
 
 
-def _evaluation_progress(bar: ProgressBar) -> "StepProgress":
+def _evaluation_progress(bar: "TrainingBar") -> "StepProgress":
     """Return a callback that shows the steps of an evaluation below the bar of the training."""
     task = bar.add_task("", status="", visible=False)
 
     def progress(step: str, done: int, total: int | None) -> None:
-        bar.update(task, description=step, completed=done, total=total, visible=done != total)
+        if step != bar.tasks[-1].description:  # each step has its own time left
+            bar.reset(task, description=step, status="")
+        bar.update(task, completed=done, total=total, visible=done != total)
 
     return progress
 

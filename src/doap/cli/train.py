@@ -1,11 +1,12 @@
 """`doap train`."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.cli.console import choose_device, say, status_text, training_bar
+from doap.cli.console import choose_device, say, series_bar
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ def train(
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="New folder for the run.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the unfinished run in this folder.")] = None,
+    initial_weights: Annotated[
+        str | None,
+        typer.Option("--from", metavar="MODEL", help="Fine-tune this model: a shipped one, or a .safetensors file."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value that overrides the recipe; repeatable.")
     ] = None,
@@ -52,14 +57,16 @@ def train(
     from doap.training.trainer import train as train_descriptor
 
     if resume:
-        if recipe or data or output or settings or split or mined or val or device or devices:
+        if recipe or data or output or initial_weights or settings or split or mined or val or device or devices:
             raise DoapError("--resume takes everything from the run folder: give no other option with it")
         info = read_run(resume)
         run, source, run_recipe = resume, info.source, read_recorded_recipe(resume / "recipe.yaml")
         run_split = run_recipe.split or info.split or None
         device, devices = info.device, info.devices
     elif recipe and data and output:
-        run, run_recipe = output, read_recipe(recipe, [*(settings or []), *([f"split={split}"] if split else [])])
+        options = {"split": split, "initial_weights": initial_weights}
+        overrides = [*(settings or []), *(f"{key}={json.dumps(value)}" for key, value in options.items() if value)]
+        run, run_recipe = output, read_recipe(recipe, overrides)
         run_split = run_recipe.split
         source = DataSpec([str(path.absolute()) for path in data], str(val.absolute()) if val else "")
         if is_rank_zero() and run.exists():
@@ -70,12 +77,11 @@ def train(
     validation_set = open_with_bar(Path(source.validation)) if source.validation else None
     if is_rank_zero():
         say(f"training on {training_set}")
-    with training_bar() as bar:
-        task = bar.add_task(run.name, total=1.0, status="")
+    with series_bar() as (_, show):
 
         def progress(status: "Status") -> None:
             if is_rank_zero():
-                bar.update(task, completed=status.done, status=status_text(status))
+                show(run.name, status)
 
         train_descriptor(
             run_recipe,

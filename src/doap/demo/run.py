@@ -72,7 +72,7 @@ def run_demo(
     pairs, references = train_and_evaluate_references(folder, runs, shipped, update)
 
     on_step("matching photos that were not trained on")
-    trained = {name: load(run / "weights.safetensors") for name, run in runs.items()}
+    trained = {name: load(run / "weights.safetensors", fast=False) for name, run in runs.items()}
     models = [ModelDescriber(model) for model in trained.values()]
     scores = evaluation.evaluate_models(pairs, models, lambda _step, done, total: update(done / (total or 1), ""))
     for name, model in trained.items():

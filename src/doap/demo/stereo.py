@@ -6,9 +6,7 @@ from pathlib import Path
 from doap import networks
 from doap.demo import photos
 from doap.features import Features, Matches, detect_and_describe, match
-from doap.features.drawing import draw_matches
 from doap.images.reading import read_grey
-from doap.networks.inference import optimize_for_inference
 from doap.networks.registry import load
 
 KEYPOINTS = 1000
@@ -30,9 +28,9 @@ class StereoMatches:
 
 def match_stereo_pair(picture: Path) -> StereoMatches:
     """Match the stereo pair and draw its verified matches."""
-    model = optimize_for_inference(load(networks.DEFAULT_MODEL))
+    model = load(networks.DEFAULT_MODEL)
     left, right = (read_grey(path) for path in photos.STEREO)
-    features = detect_and_describe(left, model, KEYPOINTS), detect_and_describe(right, model, KEYPOINTS)
-    result = StereoMatches(features, match(*features))
-    draw_matches(left, right, *result.matches.verified_points(*features), result.summary, picture)
+    first, second = detect_and_describe([left, right], model, max_keypoints=KEYPOINTS)
+    result = StereoMatches((first, second), match(first, second))
+    result.matches.draw(left, right, first, second, picture, result.summary)
     return result

@@ -86,7 +86,7 @@ class Series:
                 cache=self.cache,
             )
         # Always read from disk, so that the model has the same bits whether it was trained now or before.
-        return load(run / WEIGHTS, self.device)
+        return load(run / WEIGHTS, self.device, fast=False)
 
     def describe(self, name: str, recipe: Recipe) -> dict[str, Any]:
         """Return recipe, data, device and versions of a run, for the record."""

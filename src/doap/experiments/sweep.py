@@ -138,6 +138,6 @@ def evaluate_on_val(sweep: Sweep, series: Series) -> Evaluator:
         epoch = max(validated, key=lambda row: (row[1], -row[0]))[0]
         _, data = series.cache.split(series.data, sweep.recipes[run.name])
         validation = CommonValidation(data, first, series.device, series.cache)
-        return {"ap": validation.average_precision(load(run / BEST, series.device)), "epoch": epoch}
+        return {"ap": validation.average_precision(load(run / BEST, series.device, fast=False)), "epoch": epoch}
 
     return evaluate

@@ -18,20 +18,18 @@ This file is the definition, with M x M tensors. `fused` computes the same histo
 """
 
 from importlib import import_module
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
+from doap.devices import uses_triton
 from doap.objectives.lists import IgnoreTable, max_distance
 from doap.types import Kind
-
-HAS_TRITON = torch.version.hip is None and find_spec("triton") is not None
 
 
 def has_triton_kernels(values: Tensor) -> bool:
     """Return whether the Triton kernels support these values: on NVIDIA GPUs, and not in float64."""
-    return HAS_TRITON and values.is_cuda and values.dtype != torch.float64
+    return uses_triton(values) and values.dtype != torch.float64
 
 
 def relaxed_descriptors(outputs: Tensor, kind: Kind) -> Tensor:

@@ -86,8 +86,13 @@ def _sort_groups(groups: Tensor) -> tuple[Tensor, Tensor | None]:
     return sorted_groups, order
 
 
-# Excluded from torch.compile: tiles and scatters leave a compiler nothing to fuse.
-_histograms = torch.compiler.disable(_Histograms.apply)  # type: ignore[no-untyped-call]
+def _histograms(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """Apply `_Histograms`, outside of torch.compile: tiles and scatters leave a compiler nothing to fuse."""
+    apply: Any = _Histograms.apply
+    if torch.compiler.is_compiling():  # else the compiler, which takes seconds to import, is not needed
+        apply = torch.compiler.disable(apply)  # type: ignore[no-untyped-call]
+    matches, ranked = apply(*arguments)
+    return matches, ranked
 
 
 def fused_histograms(
@@ -120,5 +125,4 @@ def fused_histograms(
         ignore = IgnoreTable(ignore.labels[order], ignore.table)
     width = max_distance(kind, descriptors.shape[1]) / bins
     lists = RankedLists(kind, bins, width, sorted_groups, ignore, range(len(groups)) if rows is None else rows)
-    matches, ranked = _histograms(descriptors, order, lists, gather_rows)
-    return matches, ranked
+    return _histograms(descriptors, order, lists, gather_rows)

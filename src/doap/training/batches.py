@@ -73,19 +73,11 @@ class BatchLoader:
         progress: Progress = no_progress,
         cache: DataCache | None = None,
     ) -> None:
-        for key in ("zoom", "jitter"):
-            value = getattr(recipe, key)
-            if value != Recipe.model_fields[key].default and not data.is_jittered:
-                raise DoapError(f"{key}={value} needs the photos of a frame set, and {data} has none")
-        if not recipe.in_sequence_negatives and len(np.unique(data.sequences)) < 2:
-            raise DoapError(
-                f"{data}: has no negatives of other sequences; use more sequences, or set in_sequence_negatives=true"
-            )
+        self._sampler = check_batches(data, recipe)
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
         self._rank, self._ranks = rank, ranks
-        self._sampler = make_sampler(data, recipe)
         self._patches = (cache or DataCache()).load(data, device, size, progress)
         self._tables: list[OverlapTables | SequenceTables | MinedLabels] = []
         if len(data.overlaps):
@@ -132,6 +124,23 @@ class BatchLoader:
         return None if union is None else IgnoreTable(union.labels[rows], union.table)
 
 
+def check_batches(data: Data, recipe: Recipe) -> Sampler:
+    """Check that a recipe can be trained on a set, and return the sampler of its batches.
+
+    Raises:
+        DoapError: If the recipe does not fit the set.
+    """
+    for key in ("zoom", "jitter"):
+        value = getattr(recipe, key)
+        if value != Recipe.model_fields[key].default and not data.is_jittered:
+            raise DoapError(f"{key}={value} needs the photos of a frame set, and {data} has none")
+    if not recipe.in_sequence_negatives and len(np.unique(data.sequences)) < 2:
+        raise DoapError(
+            f"{data}: has no negatives of other sequences; use more sequences, or set in_sequence_negatives=true"
+        )
+    return make_sampler(data, recipe)
+
+
 def make_sampler(data: GroupedSet, recipe: Recipe) -> Sampler:
     """Return the sampler of a recipe.
 
@@ -146,6 +155,11 @@ def make_sampler(data: GroupedSet, recipe: Recipe) -> Sampler:
             raise DoapError("sampling=pools needs views_per_group, for example views_per_group=4")
         groups = recipe.groups_per_sequence
         pools = max(1, size // (views * groups))
+        if pools * groups == 1 or (pools == 1 and not recipe.in_sequence_negatives):
+            what = "group" if groups == 1 else "sequence, whose patches ignore each other"
+            raise DoapError(
+                f"a batch holds one {what}, so no query has a negative; raise batch_size to {2 * views * groups}"
+            )
         if recipe.source_weights is None:
             return PoolSampler(data, pools, groups, seed, views)
         if not isinstance(data, FrameSet):

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state of a training in one safetensors file."""
+"""Where a training starts: from a checkpoint, its whole state in one safetensors file, or from a trained model."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,7 +11,11 @@ from torch import Tensor, nn
 
 from doap.errors import DoapError
 from doap.files import atomic_file
+from doap.networks import registry
+from doap.networks.card import TrainingSet
+from doap.networks.network import PatchNetwork
 from doap.training.averaging import MovingAverage
+from doap.training.recipe import Recipe
 
 STATE_KEY = "place"  # in the metadata of the file
 
@@ -74,6 +78,41 @@ def load_checkpoint(
             momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])
             optimiser.state[parameter]["momentum_buffer"] = momentum
     return state
+
+
+def check_initial_weights(recipe: Recipe) -> list[TrainingSet]:
+    """Check that a recipe can start from its `initial_weights`, and return what these were trained on.
+
+    Raises:
+        DoapError: If the model has another architecture, or no card that names it.
+    """
+    if recipe.initial_weights is None:
+        return []
+    card = registry.find_card(recipe.initial_weights)
+    if card is None:
+        raise DoapError(
+            f"initial_weights={recipe.initial_weights}: its architecture is unknown, it has no card; make one with "
+            "doap convert"
+        )
+    own = recipe.architecture.model_dump()
+    different = {key: value for key, value in card.architecture.model_dump().items() if own[key] != value}
+    if different:
+        theirs = ", ".join(f"{key}={_yaml(value)}" for key, value in different.items())
+        ours = ", ".join(f"{key}={_yaml(own[key])}" for key in different)
+        raise DoapError(
+            f"initial_weights={recipe.initial_weights}: its network has {theirs}, but that of the recipe {ours}; "
+            "set the recipe to these values, or choose another model"
+        )
+    return card.origin.training_sets
+
+
+def load_initial_weights(network: PatchNetwork, model: str) -> None:
+    """Copy the weights and statistics of a trained model of the same architecture, exactly."""
+    network.load_state_dict(registry.load(model, fast=False).network.state_dict())
+
+
+def _yaml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -79,6 +79,10 @@ class Recipe(Architecture):
         description="p, percentile of the distances between clusters up to which they ignore each other; "
         "label_mining=true only",
     )
+    # Start
+    initial_weights: str | None = Field(
+        default=None, description="trained model to start from, by name or path; by default random weights"
+    )
     # Objective
     objective: Objective = Field(default="ap", description="ap, or the objective of a baseline")
     bins: int | None = Field(
@@ -203,9 +207,10 @@ def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> 
         except yaml.YAMLError as error:
             raise DoapError(f"--set {setting}: not valid YAML ({' '.join(str(error).split())})") from error
     recipe = _validate(values, str(name_or_path))
-    if recipe.teacher is not None and Path(recipe.teacher).exists():  # a run may be resumed from another folder
-        return recipe.model_copy(update={"teacher": str(Path(recipe.teacher).absolute())})
-    return recipe
+    models = {key: getattr(recipe, key) for key in ("initial_weights", "teacher")}
+    paths = {key: Path(model) for key, model in models.items() if model is not None and Path(model).exists()}
+    # A run may be resumed from another folder.
+    return recipe.model_copy(update={key: str(path.absolute()) for key, path in paths.items()})
 
 
 def read_recorded_recipe(path: Path) -> Recipe:

@@ -6,6 +6,7 @@ validation; and at the end weights.safetensors with its card.
 """
 
 import filecmp
+import hashlib
 import json
 import platform
 import shutil
@@ -22,6 +23,8 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_folder
+from doap.networks import registry
+from doap.networks.baselines import list_baselines
 from doap.networks.card import TrainingSet
 from doap.training.recipe import Recipe, read_recorded_recipe
 from doap.version import __version__
@@ -62,6 +65,7 @@ class RunInfo:
         device: "cpu" or "cuda".
         devices: Number of processes.
         teacher: Name or path and SHA-256 of the teacher, or None.
+        initial_weights: Name or path and SHA-256 of the model that the training started from, or None.
     """
 
     source: DataSpec
@@ -70,6 +74,7 @@ class RunInfo:
     device: str
     devices: int
     teacher: dict[str, str] | None
+    initial_weights: dict[str, str] | None
 
 
 def describe_run(
@@ -79,6 +84,7 @@ def describe_run(
     devices: int,
     precision: str,
     teacher: dict[str, str] | None = None,
+    initial_weights: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the content of run.json."""
     return {
@@ -89,6 +95,7 @@ def describe_run(
         "precision": precision,
         "threads": torch.get_num_threads(),
         "teacher": teacher,
+        "initial_weights": initial_weights,
         "versions": {
             "doap": __version__,
             "torch": str(torch.__version__),
@@ -96,6 +103,28 @@ def describe_run(
             "python": platform.python_version(),
         },
     }
+
+
+def identify_weights(key: str, model: str | None) -> dict[str, str] | None:
+    """Return name or path and the SHA-256 of the weights of a model that a recipe names, or None if it names none.
+
+    Args:
+        key: Key of the recipe, for errors.
+        model: Name or path, as for `doap.load`.
+
+    Raises:
+        DoapError: If the model cannot be loaded or has no weights.
+    """
+    if model is None:
+        return None
+    if model in list_baselines():
+        raise DoapError(f"{key}={model}: handcrafted, it has no weights; name a trained model")
+    try:
+        registry.load(model, fast=False)  # fails before there is a run folder
+        content = registry.find_weights(model).read_bytes()
+    except DoapError as error:
+        raise DoapError(f"{key}={error}") from None
+    return {"model": model, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def check_mined(
@@ -158,6 +187,11 @@ def start_run(run: Path, recipe: Recipe, info: dict[str, Any], mined: Path | Non
         raise DoapError(
             f"{run}: the weights of its teacher {recipe.teacher} have changed; restore them, or choose another folder"
         )
+    if read_run(run).initial_weights != info["initial_weights"]:
+        raise DoapError(
+            f"{run}: the weights {recipe.initial_weights} that it starts from have changed; restore them, or choose "
+            "another folder"
+        )
     if mined and not ((run / MINED).exists() and filecmp.cmp(mined, run / MINED, shallow=False)):
         raise DoapError(f"{run}: was not started with the mined labels {mined}; choose another folder")
     if is_complete(run):
@@ -203,6 +237,7 @@ def read_run(run: Path) -> RunInfo:
             device=str(info["device"]),
             devices=int(info["devices"]),
             teacher=info.get("teacher"),
+            initial_weights=info.get("initial_weights"),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DoapError(f"{run}: not a run folder, or its run.json is damaged; choose another folder") from error

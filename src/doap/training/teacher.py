@@ -1,14 +1,11 @@
 """Distillation: a trained model that a student imitates in addition to its objective."""
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from doap.errors import DoapError
 from doap.networks import registry
-from doap.networks.baselines import list_baselines
 from doap.networks.descriptor import inference_batch_size, to_input
 from doap.networks.inference import fold_normalisation
 from doap.objectives import ImitationLoss, SimilarityLoss
@@ -17,24 +14,6 @@ from doap.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
-
-
-def identify_teacher(recipe: Recipe) -> dict[str, str] | None:
-    """Return name or path and the SHA-256 of the weights of a recipe's teacher, or None if it has no teacher.
-
-    Raises:
-        DoapError: If the teacher cannot be loaded or has no weights.
-    """
-    if recipe.teacher is None:
-        return None
-    if recipe.teacher in list_baselines():
-        raise DoapError(f"teacher={recipe.teacher}: handcrafted, it has no weights; name a trained model")
-    try:
-        registry.load(recipe.teacher)  # fails before there is a run folder
-        content = registry.find_weights(recipe.teacher).read_bytes()
-    except DoapError as error:
-        raise DoapError(f"teacher={error}") from None
-    return {"model": recipe.teacher, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 class Teacher:
@@ -50,7 +29,7 @@ class Teacher:
     """
 
     def __init__(self, model: str, recipe: Recipe, fabric: "Fabric") -> None:
-        descriptor = registry.load(model, fabric.device)
+        descriptor = registry.load(model, fabric.device, fast=False)
         self._network = fold_normalisation(descriptor.network)
         self._network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         self._fabric = fabric
@@ -74,7 +53,7 @@ class Teacher:
     @torch.no_grad()
     def describe(self, pixels: Tensor) -> Tensor:
         """Return the teacher's raw activations, (m, D), of patches, (m, S, S) uint8."""
-        chunks = torch.split(pixels, inference_batch_size(pixels.device))
+        chunks = torch.split(pixels, inference_batch_size(self._network, pixels.device))
         size = self._network.input_size
         with self._fabric.autocast():
             outputs = torch.cat([self._network(to_input(chunk, size)) for chunk in chunks])

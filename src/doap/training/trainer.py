@@ -24,8 +24,14 @@ from doap.networks.registry import save
 from doap.networks.spatial_transformer import prediction_parameters
 from doap.objectives import backward_in_chunks
 from doap.training.averaging import MovingAverage
-from doap.training.batches import BatchLoader, PatchBatch
-from doap.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
+from doap.training.batches import BatchLoader, PatchBatch, check_batches
+from doap.training.checkpoint import (
+    TrainState,
+    check_initial_weights,
+    load_checkpoint,
+    load_initial_weights,
+    save_checkpoint,
+)
 from doap.training.data_cache import Data, DataCache
 from doap.training.distributed import (
     AutocastNetwork,
@@ -50,11 +56,12 @@ from doap.training.run_folder import (
     DataSpec,
     check_mined,
     describe_run,
+    identify_weights,
     list_training_sets,
     remove_failure,
     start_run,
 )
-from doap.training.teacher import Teacher, identify_teacher
+from doap.training.teacher import Teacher
 from doap.training.validation import Validation
 from doap.types import Progress
 
@@ -101,23 +108,26 @@ def train(
 
     Raises:
         DoapError: If the run folder holds another training, the set holds sequences outside the split of the recipe,
-            the mined labels are of another set or other settings, or a loss or the weights are not finite.
+            the mined labels are of another set or other settings, the initial weights are of another architecture, or
+            a loss or the weights are not finite.
     """
     check_split(data, recipe.split, source.folders)
-    training_sets = list_training_sets(data, source, recipe.split)
     precision = "bf16" if is_bfloat16(recipe, device) else "fp32"
-    info = describe_run(data, source, device, devices, precision, identify_teacher(recipe))
+    models = {key: identify_weights(key, getattr(recipe, key)) for key in ("teacher", "initial_weights")}
+    info = describe_run(data, source, device, devices, precision, **models)
+    training_sets = [*list_training_sets(data, source, recipe.split), *check_initial_weights(recipe)]
     fabric = make_fabric(recipe, device, devices)
+    if is_rank_zero() and mined:
+        check_mined(mined, recipe, data, validation)
+    cache = cache or DataCache()
+    if recipe.val_fraction and validation is None:
+        data, validation = cache.split(data, recipe)
+    check_batches(data, recipe)
     if is_rank_zero():
-        if mined:
-            check_mined(mined, recipe, data, validation)
         start_run(run, recipe, info, mined)
     fabric.launch()
     fabric.barrier()
     make_reproducible(fabric.device)
-    cache = cache or DataCache()
-    if recipe.val_fraction and validation is None:
-        data, validation = cache.split(data, recipe)
     trainer = Trainer(recipe, data, run, fabric, progress, cache)
     validate: Validation | None = None
     if validation is not None and fabric.is_global_zero:
@@ -146,6 +156,8 @@ class Trainer:
         self.recipe, self.run, self.fabric, self.progress = recipe, run, fabric, progress
         torch.manual_seed(recipe.seed)
         self.network = build_network(recipe.architecture, recipe.dropout)
+        if recipe.initial_weights is not None:
+            load_initial_weights(self.network, recipe.initial_weights)
         self.network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         if fabric.world_size > 1 and not recipe.chunk:  # ranks may have different numbers of chunks
             synchronise_layers(self.network, fabric.device)

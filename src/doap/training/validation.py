@@ -42,7 +42,10 @@ class Validation:
     ) -> None:
         batch_size = min(MAX_BATCH_SIZE, _largest_batch(data, recipe))
         sampling = recipe.model_copy(update={"batch_size": batch_size, "source_weights": None})
-        loader = BatchLoader(data, sampling, device, size, cache=cache)
+        try:
+            loader = BatchLoader(data, sampling, device, size, cache=cache)
+        except DoapError as error:
+            raise DoapError(f"validation: {error}; or set val_fraction=0") from None
         self._batches: list[PatchBatch] = []
         epoch = 0
         while len(self._batches) < BATCHES:

@@ -162,6 +162,8 @@ def test_every_group_first_can_fill_a_list_with_the_whole_set() -> None:
         ([2, 2], 8, None, "fewer than a batch of 8"),
         ([9, 9], 8, 3, "the set has 6 patches with a match, fewer than a batch of 8"),
         ([2, 2], 4, 1, "at least 2 views"),
+        ([9, 1], 9, None, "only one group of this set has two patches"),
+        ([5, 6, 8], 8, None, "a batch of 8 patches holds one group of 5 or more, so no query has a negative"),
     ],
 )
 def test_impossible_lists_are_refused(

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import cv2
@@ -18,7 +19,8 @@ from doap.datasets.build.building import build
 from doap.datasets.build.settings import BuildSettings
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
 from doap.images.overlaps import find_overlapping_groups
-from doap.images.reconstruction.scene_frames import SceneFrames
+from doap.images.reconstruction.colmap import has_colmap
+from doap.parallel import EngineName
 from doap.types import Grey
 from support.sample_photos import sample_photo
 
@@ -135,46 +137,91 @@ def test_an_existing_set_is_refused(frame_set: Path, photos: Path) -> None:
         build([photos], frame_set, SETTINGS)
 
 
-KILLED = """
-import os, signal, sys, pathlib
-from doap.datasets.build import building as module
-from doap.datasets.build.settings import BuildSettings
-calls, limit = [], int(sys.argv[3])
-def find(*arguments):
-    if len(calls) == limit:
-        os.kill(os.getpid(), signal.SIGKILL)
-    calls.append(1)
-    return original(*arguments)
-original, module._find_frames = module._find_frames, find
-module.build([pathlib.Path(sys.argv[1])], pathlib.Path(sys.argv[2]), BuildSettings(points=60), pixels=False)
-"""
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def patch_set(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A patch set built by one worker."""
+    target = tmp_path_factory.mktemp("sets") / "set"
+    build([photos], target, SETTINGS, workers=1)
+    return target
 
 
 @pytest.mark.slow
-def test_a_killed_build_continues_with_the_same_result(
-    frame_set: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("engine", "workers"), [("local", 2), ("local", 3), ("ray", 2)])
+def test_the_set_does_not_depend_on_the_engine(
+    patch_set: Path, photos: Path, tmp_path: Path, engine: EngineName, workers: int
 ) -> None:
-    target = tmp_path / "set"
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(photos), str(target), "2"], check=False)
-    assert ended.returncode == -signal.SIGKILL
+    build([photos], tmp_path / "set", SETTINGS, engine=engine, workers=workers)
+    assert contents(tmp_path / "set") == contents(patch_set)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_colmap(), reason="needs pycolmap")
+def test_a_reconstruction_does_not_depend_on_the_workers(south_building: Path, tmp_path: Path) -> None:
+    photos = sorted(south_building.iterdir())[10:17]
+    (tmp_path / "scene").mkdir()
+    for photo in photos:
+        (tmp_path / "scene" / photo.name).symlink_to(photo)
+    for workers in (1, 2):
+        result = build([tmp_path / "scene"], tmp_path / f"set{workers}", SETTINGS, pixels=False, workers=workers)
+    assert "photos by structure" in result.scenes[0].frames.note
+    assert contents(tmp_path / "set1") == contents(tmp_path / "set2")
+
+
+def start_build(photos: Path, target: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "doap", "data", "build", str(photos), "-o", str(target), "--points", "60"]
+    return subprocess.Popen([*command, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def wait_for_files(folder: Path, pattern: str, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(list(folder.glob(pattern))) < count and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def workers_of(pid: int) -> list[int]:
+    """Return the workers of a process: the children of its children, among them the server that forks them."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    servers = {child for child, parent in parents.items() if parent == pid}
+    return [child for child, parent in parents.items() if parent in servers]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("pattern", "count"), [("photo-*.npz", 4), ("scene-*.npz", 2)])
+def test_a_killed_build_continues_with_the_same_result(
+    patch_set: Path, photos: Path, tmp_path: Path, pattern: str, count: int
+) -> None:
+    target, cache = tmp_path / "set", tmp_path / ".set.building"
+    process = start_build(photos, target)
+    wait_for_files(cache, pattern, count)
+    process.kill()
+    process.wait()
     assert not target.exists()
-    kinds = []
-    find = build_module._find_frames
-
-    def count(kind: str, images: list[Grey], settings: BuildSettings) -> SceneFrames | None:
-        kinds.append(kind)
-        return find(kind, images, settings)
-
-    monkeypatch.setattr(build_module, "_find_frames", count)
-    monkeypatch.setattr(build_module, "cluster_photos", lambda *_: pytest.fail("folders are clustered already"))
-    build([photos], target, SETTINGS, pixels=False)
-    assert len(kinds) == 3  # of five scenes, including flat.png
+    assert len(list(cache.glob(pattern))) >= count
+    read = len(list(cache.glob("photo-*.npz")))
+    totals: dict[str, int | None] = {}
+    build([photos], target, SETTINGS, progress=lambda step, _, total: totals.update({step: total}))
+    assert totals["reading photos"] == 9 - read  # the others, and text.jpg
+    assert contents(target) == contents(patch_set)
     assert [p.name for p in tmp_path.iterdir()] == ["set"]
-    once, twice = FrameSet.open(frame_set), FrameSet.open(target)
-    for name in ("photos", "groups", "sequences", "sources", "overlaps"):
-        np.testing.assert_array_equal(getattr(once, name), getattr(twice, name))
-    # Rounding in OpenCV's filters depends on memory alignment: static views register alike to about 1e-7 only.
-    np.testing.assert_allclose(once.frames, twice.frames, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_loses_nothing(patch_set: Path, photos: Path, tmp_path: Path) -> None:
+    process = start_build(photos, tmp_path / "set")
+    wait_for_files(tmp_path / ".set.building", "photo-*.npz", 2)
+    killed = workers_of(process.pid)
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    assert len(killed) == 2
+    assert process.wait(timeout=300) == 0
+    assert contents(tmp_path / "set") == contents(patch_set)
 
 
 def test_changed_photos_are_processed_again(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

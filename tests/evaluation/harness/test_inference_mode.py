@@ -13,7 +13,7 @@ from doap.networks.inference import optimize_for_inference
 @pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b"])
 def test_it_hardly_changes_matching(name: str, official_sequence: PatchSet) -> None:
     pixels = official_sequence.take(np.arange(len(official_sequence)))
-    model = doap.load(name)
+    model = doap.load(name, fast=False)
     means = []
     for variant in (model, optimize_for_inference(model)):
         scores = matching(to_device(doap.describe_patches(pixels, variant), "cpu"), official_sequence)

@@ -2,16 +2,18 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import skimage
+import torch
 
 import doap
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.cache import DescriptorCache, content_key
-from doap.evaluation.harness.methods import Selection, open_methods
+from doap.evaluation.harness.methods import Selection, open_methods, to_inference
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
 from doap.networks.baselines.sift import describe_sift
@@ -54,7 +56,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_patches_are_described_as_by_the_model_and_once(
     name: str, patches: PatchSet, cache: DescriptorCache, described: list[int]
 ) -> None:
-    expected = describe_patches(patches.take(np.arange(40)), optimize_for_inference(doap.load(name)))
+    expected = describe_patches(patches.take(np.arange(40)), to_inference(doap.load(name, fast=False)))
     calls: list[tuple[int, int]] = []
     for _ in range(2):
         (method,) = open_methods([name], cache=cache)
@@ -75,7 +77,7 @@ def test_some_patches_are_described_in_their_order(patches: PatchSet, cache: Des
 
 @pytest.mark.parametrize("name", MODELS)
 def test_frames_are_described_as_by_the_model_and_once(name: str, cache: DescriptorCache, described: list[int]) -> None:
-    model = optimize_for_inference(doap.load(name))
+    model = to_inference(doap.load(name, fast=False))
     expected = (
         describe_sift(IMAGE, FRAMES, True)
         if name == "rootsift"
@@ -133,17 +135,21 @@ def test_without_cache_each_array_is_made_once_per_run(
     assert described == [40, 40]
 
 
+def float32_weights(name: str) -> list[Any]:
+    """Return names and values of the folded weights."""
+    network = optimize_for_inference(doap.load(name, fast=False), torch.float32).network
+    return [part for name, value in network.state_dict().items() for part in (name, value.numpy())]
+
+
 def test_keys_are_those_of_version_0_1(patches: PatchSet) -> None:
     """Descriptors cached by earlier versions stay valid."""
     (method,) = open_methods(["doap-demo-128"])
     network = method.model.network
     assert isinstance(network, InferenceNetwork)
-    weights = [part for name, value in network.state_dict().items() for part in (name, value.numpy())]
-    mode = "bfloat16" if network.in_bfloat16 else "float32"
-    assert method.key == content_key(1, "", "Tiny", "real", mode, "cpu", *weights)
+    mode = str(network.precision).removeprefix("torch.")
+    assert method.key == content_key(1, "", "Tiny", "real", mode, "cpu", *float32_weights("doap-demo-128"))
     (aligned,) = open_methods(["doap-st-128"])
-    weights = [part for name, value in aligned.model.network.state_dict().items() for part in (name, value.numpy())]
-    assert aligned.key == content_key(1, "", "Transformed", "real", mode, "cpu", *weights)
+    assert aligned.key == content_key(1, "", "Transformed", "real", mode, "cpu", *float32_weights("doap-st-128"))
     assert Selection(patches).key == content_key(content_key(patches.take(np.arange(40))))
 
 

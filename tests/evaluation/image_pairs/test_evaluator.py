@@ -30,7 +30,7 @@ def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -
     calls: list[tuple[int, int]] = []
     evaluator = PairsEvaluator(folder, "dog", 150, [None, 4.0], progress=lambda *call: calls.append(call))
     assert calls == [(number, 6) for number in range(1, 7)]
-    measures = evaluator.measure(load(name))
+    measures = evaluator.measure(load(name, fast=False))
     assert list(measures) == ["pairs", "pairs at own", "pairs at 4.0"]
     for extent, measure in ((None, "pairs at own"), (4.0, "pairs at 4.0")):
         cache = DescriptorCache(tmp_path / "cache")
@@ -43,7 +43,7 @@ def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -
 
 
 def test_a_models_own_extent_is_that_of_the_detector(folder: Path, tmp_path: Path) -> None:
-    model = load(with_extents(tmp_path / "mine.safetensors", dog=4.0))
+    model = load(with_extents(tmp_path / "mine.safetensors", dog=4.0), fast=False)
     evaluator = PairsEvaluator(folder, "dog", 150)
     assert evaluator.evaluate_at(model, None) == evaluator.evaluate_at(model, 4.0)
     assert evaluator.evaluate_at(model, 4.0).ap < evaluator.evaluate_at(model, 12.0).ap - 1
@@ -60,20 +60,20 @@ def test_patches_are_extracted_once_for_all_models_and_images_described_once(
 
     monkeypatch.setattr(evaluator_module, "extract_patches", counting)
     evaluator = PairsEvaluator(folder, "dog", 50)
-    first = evaluator.measure(load("doap-demo-128"))
+    first = evaluator.measure(load("doap-demo-128", fast=False))
     assert list(first) == ["pairs"]
     assert len(calls) == 8  # six images of the sequence, two of the pair
-    assert evaluator.measure(load("doap-demo-128")) == first
-    evaluator.measure(load("doap-demo-256b"))
+    assert evaluator.measure(load("doap-demo-128", fast=False)) == first
+    evaluator.measure(load("doap-demo-256b", fast=False))
     assert len(calls) == 8
 
 
 def test_pairs_without_a_homography_are_evaluated_by_correct_matches(folder: Path, tmp_path: Path) -> None:
-    plain = PairsEvaluator(folder, "dog", 50).measure(load("doap-demo-128"))
+    plain = PairsEvaluator(folder, "dog", 50).measure(load("doap-demo-128", fast=False))
     write_pair(folder / "c", 1, "points.csv")
     evaluator = PairsEvaluator(folder, "dog", 50)
     assert (len(evaluator.pairs), len(evaluator.labelled)) == (6, 1)
-    measures = evaluator.measure(load("doap-demo-128"))
+    measures = evaluator.measure(load("doap-demo-128", fast=False))
     (method,) = open_methods(["doap-demo-128"], cache=DescriptorCache(tmp_path / "cache"), detector="dog")
     assert measures == {
         **plain,

@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from doap.choices import Orientation
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.images.affine_shape import orient
 from doap.images.detectors import DETECTORS
 from doap.images.frames import make_upright
-from doap.types import Frames, Grey, Orientation
+from doap.types import Frames, Grey
 from support.sets.small_pairs import write_pair, write_sequence
 
 

@@ -37,7 +37,7 @@ def read_by_hand(folder: Path) -> tuple[NDArray[np.uint8], list[list[int]]]:
 
 @pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b"])
 def test_the_rate_is_that_of_every_pair_described_alone(folder: Path, name: str) -> None:
-    model = load(name)
+    model = load(name, fast=False)
     patches, rows = read_by_hand(folder)
 
     def outputs(patch: int) -> Descriptors:
@@ -73,7 +73,7 @@ def test_only_patches_in_pairs_are_read(folder: Path, monkeypatch: pytest.Monkey
         return original(self, indices)
 
     monkeypatch.setattr(PatchSet, "take", take)
-    fpr95(load("doap-demo-128"), test, lambda done, total: steps.append((done, total)))
+    fpr95(load("doap-demo-128", fast=False), test, lambda done, total: steps.append((done, total)))
     assert (read, steps) == (list(range(7)), [(7, 7)])
 
 
@@ -137,7 +137,7 @@ def test_methods_are_evaluated_as_by_hand(folder: Path, tmp_path: Path) -> None:
 
 def trained(folder: Path, name: str, data: str = "", training_sets: Sequence[TrainingSet] = ()) -> str:
     """Save a model with a card that names its training scene."""
-    shipped, card = load("doap-demo-128"), find_card("doap-demo-128")
+    shipped, card = load("doap-demo-128", fast=False), find_card("doap-demo-128")
     assert card is not None
     shipped.name = name
     origin = Origin(data=data, training_sets=list(training_sets))

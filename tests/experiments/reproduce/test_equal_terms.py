@@ -48,8 +48,28 @@ def test_the_prediction_layer_keeps_its_learning_rate(data: DataFolder) -> None:
     assert changed.lr / changed.transformer_lr_divisor == pytest.approx(recipe.lr / recipe.transformer_lr_divisor)
 
 
+@pytest.mark.parametrize("lr", [0.1, 0.5])
+def test_the_prediction_layer_keeps_its_learning_rate_whatever_the_user_sets(
+    data: DataFolder, tmp_path: Path, lr: float
+) -> None:
+    own = read_recipe("hpatches-st-real")
+    plan = make_plan(
+        [look_alike_targets()["figure-hpatches"]], data, tmp_path, settings=["batch_size=64", f"lr = {lr}"]
+    )
+    recipe = next(job.recipe for job in plan.jobs if job.training.recipe == "hpatches-st-real")
+    assert recipe.lr == lr
+    assert recipe.lr / recipe.transformer_lr_divisor == pytest.approx(own.lr / own.transformer_lr_divisor)
+
+
+def test_the_prediction_layer_is_never_faster_than_the_others(data: DataFolder) -> None:
+    recipe = read_recipe("hpatches-st-real", ["batch_size=64"])
+    patches = open_training_set([data.path("hpatches")], recipe.split)
+    assert equal_terms(recipe, patches, 50, lr=1e-4)[-1] == "transformer_lr_divisor=1"
+
+
 def test_overrides_of_the_user_come_last(data: DataFolder, tmp_path: Path) -> None:
-    plan = make_plan([look_alike_targets()["table-2"]], data, tmp_path, settings=["batch_size=12", "lr=0.7"], steps=9)
+    settings = ["batch_size=12", "views_per_group=2", "lr=0.7"]
+    plan = make_plan([look_alike_targets()["table-2"]], data, tmp_path, settings=settings, steps=9)
     assert {job.recipe.lr for job in plan.jobs} == {0.7}
 
 

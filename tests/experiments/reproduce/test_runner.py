@@ -14,7 +14,7 @@ from doap.experiments.reproduce.targets import Training
 from doap.training.recipe import read_recipe
 from support.sets.official_formats import write_half
 
-ENDLESS = ("epochs=100000", "batch_size=16", "width=8")
+ENDLESS = ("epochs=100000", "batch_size=20", "width=8")
 
 
 @pytest.fixture

@@ -181,9 +181,16 @@ def shard_batch(indices: Ids, groups: Ids, rank: int, ranks: int) -> Ids:
 
 
 def _check_batch_size(items: GroupItems, batch_size: int) -> None:
-    counts = items.counts[items.usable]
-    if counts.max() > batch_size:
-        raise DoapError(f"a group of {counts.max()} patches does not fit a batch of {batch_size}; raise batch_size")
+    counts = np.sort(items.counts[items.usable])
+    if len(counts) < 2:
+        raise DoapError("only one group of this set has two patches, so no query has a negative; use another set")
+    if counts[-1] > batch_size:
+        raise DoapError(f"a group of {counts[-1]} patches does not fit a batch of {batch_size}; raise batch_size")
+    if counts[:2].sum() > batch_size:
+        raise DoapError(
+            f"a batch of {batch_size} patches holds one group of {counts[0]} or more, so no query has a negative; "
+            "raise batch_size"
+        )
     if counts.sum() < batch_size:
         raise DoapError(
             f"the set has {counts.sum()} patches with a match, fewer than a batch of {batch_size}; lower batch_size"

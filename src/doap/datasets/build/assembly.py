@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.datasets.build.settings import BuildSettings
+from doap.choices import DEFAULT_EXTENT
 from doap.datasets.sets.frame_set import SOURCES, Encoded, FrameSet, encode
 from doap.errors import DoapError
 from doap.images.overlaps import find_overlapping_groups
-from doap.images.reading import is_compact, read_grey, shrink
 from doap.images.reconstruction.scene_frames import SceneFrames
-from doap.types import DEFAULT_EXTENT, Frames, Grey
-
-WEBP_QUALITY = 95  # of photos that are encoded again
+from doap.types import Frames, Grey
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,14 @@ class Scene:
     frames: SceneFrames
 
 
-def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
-    """Build a frame set from scenes, each a sequence; photos without a frame are dropped."""
+def assemble(scenes: list[Scene], stored: Callable[[Photo], Path], extent: float) -> FrameSet:
+    """Build a frame set from scenes, each a sequence; photos without a frame are dropped.
+
+    Args:
+        scenes: The scenes.
+        stored: Returns the image file of a photo that the set stores.
+        extent: Half the side of a patch in units of its frame's scale.
+    """
     photos: list[Encoded] = []
     names: list[str] = []
     columns: dict[str, list[NDArray[Any]]] = {
@@ -53,7 +56,7 @@ def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
         columns["sequences"].append(np.full(len(indices), number))
         columns["sources"].append(np.full(len(indices), SOURCES.index(frames.source)))
         columns["overlaps"].append(frames.overlaps + groups)
-        photos += [_encode(scene.photos[i], settings) for i in used]
+        photos += [np.frombuffer(stored(scene.photos[i]).read_bytes(), np.uint8) for i in used]
         names += [scene.photos[i].name for i in used]
         groups += int(frames.groups.max()) + 1
     joined = {name: np.concatenate(arrays) for name, arrays in columns.items()}
@@ -67,7 +70,7 @@ def assemble(scenes: list[Scene], settings: BuildSettings) -> FrameSet:
         joined["sources"],
         [scene.name for scene in scenes],
         joined["overlaps"],
-        settings.extent,
+        extent,
     )
 
 
@@ -98,15 +101,3 @@ def frame_set_from_photos(
     groups = np.arange(len(frames))
     overlaps = find_overlapping_groups(indices, frames, groups)
     return FrameSet(encoded, names, indices, frames, groups, indices, np.zeros_like(indices), names, overlaps, extent)
-
-
-def read_photo(photo: Photo, settings: BuildSettings) -> Grey:
-    """Read a photo as grey image, shrunk to the size of the build."""
-    return shrink(read_grey(photo.path), settings.longest)
-
-
-def _encode(photo: Photo, settings: BuildSettings) -> Encoded:
-    """Return the bytes of the photo's file if it is small, without loss; otherwise encode it again, grey."""
-    if is_compact(photo.path, settings.longest):
-        return np.frombuffer(photo.path.read_bytes(), np.uint8)
-    return encode(read_photo(photo, settings), WEBP_QUALITY)

@@ -1,40 +1,59 @@
-"""Build of a patch set or frame set from photos, resumable scene by scene.
+"""Build of a patch set or frame set from photos, on all cores, resumable.
 
-The results per folder and per scene are cached in a hidden folder beside the set, `.NAME.building`, until the set is
-complete. The names of the cached files depend on the photos (name, size, time) and the settings, so that a build that
-is started again reuses valid results and computes the others.
+Photos are read and described, compared within their folder, matched within their scene, and turned into groups of
+frames. The tasks of each step are small and independent; workers run them (`steps.py`). Their results are cached in a
+hidden folder beside the set, `.NAME.building`, until the set is complete. The names of the cached files depend on the
+photos (name, size, time) and the settings, so that a build that is started again reuses valid results and computes the
+others. The set does not depend on the engine or the number of workers.
 """
 
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from filelock import FileLock, Timeout
 
-from doap.datasets.build.assembly import Photo, Scene, assemble, read_photo
+from doap.datasets.build.assembly import Photo, Scene, assemble
 from doap.datasets.build.cutting import PATCH_SIZE, VIEWS_PER_GROUP, append_patches
 from doap.datasets.build.settings import BuildSettings
+from doap.datasets.build.steps import (
+    LinkTask,
+    MatchTask,
+    Pairs,
+    PhotoFiles,
+    PhotoTask,
+    SceneTask,
+    find_candidates,
+    find_frames,
+    find_links,
+    load_frames,
+    match_scene,
+    prepare_photo,
+)
 from doap.datasets.build.summary import write_summary
 from doap.datasets.sets.writer import write_patch_set
 from doap.errors import DoapError
-from doap.files import atomic_file, atomic_folder, make_folder, write_text
-from doap.images.reading import find_photos, read_grey
-from doap.images.reconstruction.scene_frames import (
-    MIN_GROUPS,
-    SceneFrames,
-    find_single_frames,
-    find_static_frames,
-    find_tracked_frames,
-)
-from doap.images.reconstruction.scenes import PhotoCluster, cluster_photos
-from doap.types import Grey, Progress, StepProgress, no_step_progress
+from doap.files import atomic_folder, make_folder, write_text
+from doap.images.reading import find_photos
+from doap.images.reconstruction.scene_frames import MIN_GROUPS
+from doap.images.reconstruction.scenes import PhotoCluster, SceneKind, are_compared, form_clusters
+from doap.images.reconstruction.tracks import Ids
+from doap.parallel import Engine, EngineName, open_engine
+from doap.types import StepProgress, no_step_progress
 
-CACHE_VERSION = 2  # raise it when the cached results change
+CACHE_VERSION = 3  # raise it when the cached results change
+LINK_TILE = 16  # photos: pairs are compared in tiles of this side
+MATCH_TILE = 8
+REGISTRATION_COST = 30  # of two images of a static camera, in comparisons of features
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,7 @@ class _Cluster:
     """Photos that belong together, and the name of their scene."""
 
     name: str
-    kind: str
+    kind: SceneKind
     photos: list[Photo]
 
 
@@ -60,6 +79,8 @@ def build(
     settings: BuildSettings,
     pixels: bool = True,
     progress: StepProgress = no_step_progress,
+    engine: EngineName = "local",
+    workers: int | None = None,
 ) -> BuildResult:
     """Build a patch set or a frame set from photos and folders of photos.
 
@@ -71,6 +92,9 @@ def build(
         settings: Settings of the build.
         pixels: Write a patch set; otherwise a frame set of photos and frames.
         progress: Callback, called as progress(step, done, total).
+        engine: See `doap.parallel.open_engine`. The workers of a cluster need the photos and the folder of the set
+            under the same paths.
+        workers: Number of processes; by default one per core.
 
     Raises:
         DoapError: If no photo has groups, or another build of this set is running.
@@ -80,74 +104,155 @@ def build(
     photos = _name_photos(paths)
     cache = make_folder(target.absolute().parent / f".{target.name}.building")
     try:
-        with FileLock(cache / "lock", timeout=0):
-            return _build(photos, target, cache, settings, pixels, progress)
+        with FileLock(cache / "lock", timeout=0), open_engine(engine, workers) as opened:
+            return _Build(cache, settings, opened, progress).run(photos, target, pixels)
     except Timeout as error:
         raise DoapError(f"{target}: another build of this set is running ({cache}); wait until it ends") from error
 
 
-def _build(
-    photos: list[Photo], target: Path, cache: Path, settings: BuildSettings, pixels: bool, progress: StepProgress
-) -> BuildResult:
-    skipped: list[str] = []
-    clusters = _find_clusters(photos, cache, settings, skipped, progress)
-    scenes = _find_scenes(clusters, cache, settings, skipped, progress)
-    if not scenes:
-        raise DoapError(f"no groups found in any photo: {'; '.join(skipped[:3])}{' …' if len(skipped) > 3 else ''}")
-    progress("writing", 0, 1)
-    frames = assemble(scenes, settings)
-    if pixels:
-        with write_patch_set(target, PATCH_SIZE, frames.sequence_names, frames.extent) as writer:
-            append_patches(
-                frames,
-                writer,
-                VIEWS_PER_GROUP,
-                settings.seed,
-                lambda done, total: progress("extracting patches", done, total),
-            )
-            write_summary(writer.folder, frames, scenes, skipped)
-    else:
-        with atomic_folder(target) as folder:
-            frames.write(folder)
-            write_summary(folder, frames, scenes, skipped)
-    shutil.rmtree(cache, ignore_errors=True)
-    return BuildResult(scenes, skipped)
+class _Build:
+    """A build: its cache folder, its settings, and the lines of what was skipped."""
 
+    def __init__(self, cache: Path, settings: BuildSettings, engine: Engine, progress: StepProgress) -> None:
+        self._cache = cache
+        self._settings = settings
+        self._engine = engine
+        self._progress = progress
+        self._keys: dict[Photo, str] = {}
+        self._skipped: list[str] = []
 
-def _find_clusters(
-    photos: list[Photo], cache: Path, settings: BuildSettings, skipped: list[str], progress: StepProgress
-) -> list[_Cluster]:
-    """Find photos that belong together, folder by folder."""
-    clusters: list[_Cluster] = []
-    before = 0
-    for _, in_folder in groupby(photos, key=lambda photo: photo.path.parent):
-        folder = list(in_folder)
-        clusters += _cluster_folder(folder, cache, settings, skipped, _scaled(progress, before, folder, photos))
-        before += len(folder)
-        progress("sorting photos", before, len(photos))
-    return clusters
-
-
-def _scaled(progress: StepProgress, before: int, folder: list[Photo], photos: list[Photo]) -> Progress:
-    """Return a callback that reports the progress within a folder as a number of photos."""
-    return lambda done, total: progress("sorting photos", before + len(folder) * done // total, len(photos))
-
-
-def _find_scenes(
-    clusters: list[_Cluster], cache: Path, settings: BuildSettings, skipped: list[str], progress: StepProgress
-) -> list[Scene]:
-    """Find the frames of each cluster; clusters without groups are added to `skipped`."""
-    total, done = sum(len(cluster.photos) for cluster in clusters), 0
-    scenes = []
-    for cluster in clusters:
-        frames = _cached_frames(cluster, cache, settings)
-        if frames is None:
-            skipped.append(_explain_skipped(cluster.photos))
+    def run(self, photos: list[Photo], target: Path, pixels: bool) -> BuildResult:
+        """Build the set."""
+        scenes = self._find_scenes(self._find_clusters(self._prepare_photos(photos)))
+        if not scenes:
+            reasons = f"{'; '.join(self._skipped[:3])}{' …' if len(self._skipped) > 3 else ''}"
+            raise DoapError(f"no groups found in any photo: {reasons}")
+        self._progress("writing", 0, 1)
+        frames = assemble(scenes, lambda photo: self._files(photo).stored(), self._settings.extent)
+        if pixels:
+            with write_patch_set(target, PATCH_SIZE, frames.sequence_names, frames.extent) as writer:
+                append_patches(
+                    frames,
+                    writer,
+                    VIEWS_PER_GROUP,
+                    self._settings.seed,
+                    lambda done, total: self._progress("extracting patches", done, total),
+                    self._engine.map,
+                )
+                write_summary(writer.folder, frames, scenes, self._skipped)
         else:
-            scenes.append(Scene(cluster.name, cluster.photos, frames))
-        done += len(cluster.photos)
-        progress("finding frames", done, total)
-    return scenes
+            with atomic_folder(target) as folder:
+                frames.write(folder)
+                write_summary(folder, frames, scenes, self._skipped)
+        shutil.rmtree(self._cache, ignore_errors=True)
+        return BuildResult(scenes, self._skipped)
+
+    def _prepare_photos(self, photos: list[Photo]) -> list[Photo]:
+        """Read all photos and extract their features; return those that can be read."""
+        self._keys = {photo: _photo_key(photo, self._settings) for photo in photos}
+        new = [photo for photo in photos if not self._files(photo).record.exists()]
+        tasks = [PhotoTask(self._files(photo), self._settings.longest) for photo in new]
+        errors = dict(zip(new, self._run("reading photos", prepare_photo, tasks, [1] * len(new)), strict=True))
+        self._skipped += [error for error in errors.values() if error is not None]
+        return [photo for photo in photos if errors.get(photo) is None]
+
+    def _find_clusters(self, photos: list[Photo]) -> list[_Cluster]:
+        """Find photos that belong together, in every folder."""
+        folders = [list(group) for _, group in groupby(photos, key=lambda photo: photo.path.parent)]
+        files = [self._cache / f"folder-{self._key(folder)}.json" for folder in folders]
+        self._compare_photos([(f, file) for f, file in zip(folders, files, strict=True) if not file.exists()])
+        return [cluster for f, file in zip(folders, files, strict=True) for cluster in self._read_clusters(f, file)]
+
+    def _compare_photos(self, folders: list[tuple[list[Photo], Path]]) -> None:
+        """Compare the photos of each folder, and write its clusters."""
+        files = [tuple(map(self._files, folder)) for folder, _ in folders]
+        sizes = list(map(len, files))
+        candidates = self._run("sorting photos", find_candidates, files, sizes)
+        tasks = [list(_link_tasks(photos, pairs)) for photos, pairs in zip(files, candidates, strict=True)]
+        flat = [task for in_folder in tasks for task in in_folder]
+        costs = [len(task.pairs) + REGISTRATION_COST * len(task.static) for task in flat]
+        links = iter(self._run("comparing photos", find_links, flat, costs))
+        for (_, target), count, in_folder in zip(folders, sizes, tasks, strict=True):
+            found = [next(links) for _ in in_folder]
+            static = _join(static for static, _ in found)
+            clusters = form_clusters(count, static, _join([static, *(by_features for _, by_features in found)]))
+            write_text(target, json.dumps([asdict(cluster) for cluster in clusters]))
+
+    def _read_clusters(self, folder: list[Photo], file: Path) -> Iterator[_Cluster]:
+        """Name the clusters of a folder; photos that are in none of them are added to what was skipped."""
+        clusters = [PhotoCluster(**entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
+        scenes = sum(cluster.kind != "single" for cluster in clusters)
+        for cluster in clusters:
+            members = [folder[i] for i in cluster.photos]
+            name = members[0].name
+            if cluster.kind != "single" and scenes == 1:
+                name = Path(name).parent.as_posix()
+            yield _Cluster(name, cluster.kind, members)
+        unused = len(folder) - len({i for cluster in clusters for i in cluster.photos})
+        if unused:
+            self._skipped.append(
+                f"{folder[0].path.parent}: {unused} photos not linked to the others, but probably of the same scene"
+            )
+
+    def _find_scenes(self, clusters: list[_Cluster]) -> list[Scene]:
+        """Find the frames of each cluster; clusters without groups are added to what was skipped."""
+        targets = [
+            self._cache / f"scene-{self._key(cluster.photos, cluster.kind, asdict(self._settings))}.npz"
+            for cluster in clusters
+        ]
+        new = [(cluster, file) for cluster, file in zip(clusters, targets, strict=True) if not file.exists()]
+        matches = self._match_scenes([cluster for cluster, _ in new])
+        tasks = [
+            SceneTask(c.kind, tuple(map(self._files, c.photos)), found, self._settings, file)
+            for (c, file), found in zip(new, matches, strict=True)
+        ]
+        self._run("finding frames", find_frames, tasks, [len(task.photos) for task in tasks])
+        scenes = []
+        for cluster, file in zip(clusters, targets, strict=True):
+            frames = load_frames(file)
+            if frames is None:
+                self._skipped.append(_explain_skipped(cluster.photos))
+            else:
+                scenes.append(Scene(cluster.name, cluster.photos, frames))
+        return scenes
+
+    def _match_scenes(self, clusters: list[_Cluster]) -> list[tuple[Path, ...]]:
+        """Match the photos of overlapping scenes; return the files of the matches of each cluster."""
+        tasks = [list(self._match_tasks(cluster)) for cluster in clusters]
+        new = [task for of_cluster in tasks for task in of_cluster if not task.target.exists()]
+        self._run("matching photos", match_scene, new, [len(task.pairs) for task in new])
+        return [tuple(task.target for task in of_cluster) for of_cluster in tasks]
+
+    def _match_tasks(self, cluster: _Cluster) -> Iterator[MatchTask]:
+        if cluster.kind == "overlapping" and self._settings.tracks:
+            for pairs in _tiles(len(cluster.photos), MATCH_TILE):
+                numbers = sorted({number for pair in pairs for number in pair})
+                key = self._key([cluster.photos[number] for number in numbers], *numbers)
+                files = {number: self._files(cluster.photos[number]) for number in numbers}
+                yield MatchTask(files, pairs, self._cache / f"matches-{key}.npz")
+
+    def _run(
+        self, step: str, function: Callable[[Task], Result], tasks: Sequence[Task], costs: Sequence[int]
+    ) -> list[Result]:
+        """Run tasks, the most expensive first so that none is left for the end, and return their results in order."""
+        order = sorted(range(len(tasks)), key=lambda number: -costs[number])
+        results: dict[int, Result] = {}
+        done, total = 0, sum(costs)
+        self._progress(step, 0, total)
+        # All tasks may run ahead of the first: their results are small.
+        found = self._engine.map(function, (tasks[number] for number in order), max(1, len(tasks)))
+        for number, result in zip(order, found, strict=True):
+            results[number] = result
+            done += costs[number]
+            self._progress(step, done, total)
+        return [results[number] for number in range(len(tasks))]
+
+    def _files(self, photo: Photo) -> PhotoFiles:
+        name = f"photo-{self._keys[photo]}"
+        return PhotoFiles(photo.path, self._cache / f"{name}.webp", self._cache / f"{name}.npz")
+
+    def _key(self, photos: list[Photo], *content: object) -> str:
+        return _hash([[self._keys[photo] for photo in photos], *content])
 
 
 def _name_photos(paths: Sequence[Path]) -> list[Photo]:
@@ -160,79 +265,28 @@ def _name_photos(paths: Sequence[Path]) -> list[Photo]:
     return sorted(photos.values(), key=lambda photo: (str(photo.path.parent), photo.path.name))
 
 
-def _cluster_folder(
-    folder: list[Photo], cache: Path, settings: BuildSettings, skipped: list[str], progress: Progress
-) -> Iterator[_Cluster]:
-    """Find photos of a folder that belong together; unreadable and unlinked photos are added to `skipped`."""
-    file = cache / f"folder-{_cache_key(folder, settings, '')}.json"
-    if not file.exists():
-        readable, failures = _find_readable(folder)
-        clusters = _cluster_photos([folder[i] for i in readable], settings, progress)
-        entries = [{"kind": c.kind, "photos": [readable[i] for i in c.photos]} for c in clusters]
-        write_text(file, json.dumps({"clusters": entries, "failures": failures}))
-    content = json.loads(file.read_text(encoding="utf-8"))
-    skipped += content["failures"]
-    clusters = [PhotoCluster(**entry) for entry in content["clusters"]]
-    scenes = sum(cluster.kind != "single" for cluster in clusters)
-    for cluster in clusters:
-        members = [folder[i] for i in cluster.photos]
-        name = members[0].name
-        if cluster.kind != "single" and scenes == 1:
-            name = Path(name).parent.as_posix()
-        yield _Cluster(name, cluster.kind, members)
-    used = {i for cluster in clusters for i in cluster.photos}
-    unused = len(folder) - len(used) - len(content["failures"])
-    if unused:
-        skipped.append(
-            f"{folder[0].path.parent}: {unused} photos not linked to the others, but probably of the same scene"
-        )
+def _link_tasks(photos: tuple[PhotoFiles, ...], candidates: Ids) -> Iterator[LinkTask]:
+    """Split the comparison of the photos of a folder into tasks."""
+    static = {(int(i), int(j)) for i, j in candidates}
+    for pairs in _tiles(len(photos), LINK_TILE):
+        by_features = tuple(pair for pair in pairs if are_compared(*pair))
+        by_edges = tuple(pair for pair in pairs if pair in static)
+        numbers = sorted({number for pair in (*by_features, *by_edges) for number in pair})
+        if numbers:
+            yield LinkTask({number: photos[number] for number in numbers}, by_edges, by_features)
 
 
-def _cluster_photos(photos: list[Photo], settings: BuildSettings, progress: Progress) -> list[PhotoCluster]:
-    return cluster_photos(len(photos), lambda i: read_photo(photos[i], settings), progress) if photos else []
+def _tiles(count: int, side: int) -> Iterator[Pairs]:
+    """Split all pairs of `count` photos into tiles of side x side pairs, which share their photos."""
+    for top in range(0, count, side):
+        for left in range(top, count, side):
+            rows, columns = range(top, min(top + side, count)), range(left, min(left + side, count))
+            if pairs := tuple((i, j) for i in rows for j in columns if i < j):
+                yield pairs
 
 
-def _find_readable(folder: list[Photo]) -> tuple[list[int], list[str]]:
-    """Return the indices of photos that can be read, and the errors of the others."""
-    readable, failures = [], []
-    for number, photo in enumerate(folder):
-        try:
-            read_grey(photo.path)
-            readable.append(number)
-        except DoapError as error:
-            failures.append(str(error))
-    return readable, failures
-
-
-def _cached_frames(cluster: _Cluster, cache: Path, settings: BuildSettings) -> SceneFrames | None:
-    file = cache / f"scene-{_cache_key(cluster.photos, settings, cluster.kind)}.npz"
-    if file.exists():
-        return _load_frames(file)
-    frames = _find_frames(cluster.kind, [read_photo(photo, settings) for photo in cluster.photos], settings)
-    with atomic_file(file) as temporary, temporary.open("wb") as output:
-        np.savez(output, **({} if frames is None else asdict(frames)))
-    return frames
-
-
-def _find_frames(kind: str, images: list[Grey], settings: BuildSettings) -> SceneFrames | None:
-    frames = None
-    if kind == "static" and settings.static:
-        frames = find_static_frames(images, settings.points, settings.extent)
-    elif kind == "overlapping" and settings.tracks:
-        frames = find_tracked_frames(images, settings.seed)
-    if frames is None and settings.views:
-        # Only one photo: a point in two photos of a scene would be two groups, and each other's negatives.
-        photo = int(np.argmax([image.std() for image in images]))
-        frames = find_single_frames(images[photo], settings.points, photo)
-    return frames
-
-
-def _load_frames(file: Path) -> SceneFrames | None:
-    with np.load(file, allow_pickle=False) as content:
-        if not content.files:
-            return None
-        arrays = {name: content[name] for name in content.files}
-    return SceneFrames(**{**arrays, "source": str(arrays["source"]), "note": str(arrays["note"])})
+def _join(links: Iterable[Ids]) -> Ids:
+    return np.concatenate([np.zeros((0, 2), np.int64), *links])
 
 
 def _explain_skipped(photos: list[Photo]) -> str:
@@ -242,8 +296,11 @@ def _explain_skipped(photos: list[Photo]) -> str:
     return f"{photos[0].path.parent}: {reason} in {len(photos)} photos"
 
 
-def _cache_key(photos: list[Photo], settings: BuildSettings, kind: str) -> str:
-    """Return a name for the result of these photos and settings."""
-    stats = [photo.path.stat() for photo in photos]
-    states = [(p.name, str(p.path.resolve()), s.st_size, s.st_mtime_ns) for p, s in zip(photos, stats, strict=True)]
-    return hashlib.sha256(json.dumps([CACHE_VERSION, kind, asdict(settings), states]).encode()).hexdigest()[:24]
+def _photo_key(photo: Photo, settings: BuildSettings) -> str:
+    """Return a name for the results of a photo, which changes with its file."""
+    state = photo.path.stat()
+    return _hash([photo.name, str(photo.path.resolve()), state.st_size, state.st_mtime_ns, settings.longest])
+
+
+def _hash(content: list[object]) -> str:
+    return hashlib.sha256(json.dumps([CACHE_VERSION, *content]).encode()).hexdigest()[:24]

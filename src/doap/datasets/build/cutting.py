@@ -1,18 +1,20 @@
 """Extraction of patches from a frame set, once for all epochs."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.frame_set import Encoded, FrameSet, decode_photo
 from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.writer import PatchSetWriter, write_patch_set
 from doap.images.extraction import Pyramid, extract_patches
 from doap.images.jitter import LEVELS, jittered_views
-from doap.types import Progress, no_progress
+from doap.types import Frames, Progress, no_progress
 
 PATCH_SIZE = 32  # pixels
 VIEWS_PER_GROUP = 4
@@ -44,17 +46,50 @@ def cut_patches(
         append_patches(frames, writer, views_per_group, seed, progress)
 
 
+@dataclass(frozen=True)
+class CutTask:
+    """A photo of a frame set, and the patches to cut from it.
+
+    Attributes:
+        encoded: The photo, as the bytes of an image file.
+        name: Its name.
+        frames: (P, 2, 3).
+        levels: (P,) 0 for undisturbed patches, then 1, 2, 3 for easy, hard and tough views.
+        size: Side of the patches in pixels.
+        extent: Half the side of a patch in units of its frame's scale.
+        seed: Determines the views.
+    """
+
+    encoded: Encoded
+    name: str
+    frames: Frames
+    levels: Ids
+    size: int
+    extent: float
+    seed: int
+
+
+MapCuts = Callable[[Callable[[CutTask], NDArray[np.uint8]], Iterator[CutTask]], Iterator[NDArray[np.uint8]]]
+"""The map that cuts the photos: Python's `map`, or that of an engine."""
+
+
 def append_patches(
-    frames: FrameSet, writer: PatchSetWriter, views_per_group: int, seed: int, progress: Progress
+    frames: FrameSet,
+    writer: PatchSetWriter,
+    views_per_group: int,
+    seed: int,
+    progress: Progress,
+    map_photos: MapCuts = map,
 ) -> None:
     """Extract patches into an open patch set; arguments as in `cut_patches`."""
     writer.photo_names, writer.overlaps = frames.photo_names, frames.overlaps
     items, levels = _plan(frames, views_per_group)
     rows_by_photo = _split_by_photo(frames, items)
-    for done, (photo, rows) in enumerate(rows_by_photo, 1):
+    tasks = (_cut_task(frames, photo, items[rows], levels[rows], writer.size, seed) for photo, rows in rows_by_photo)
+    for done, ((_, rows), patches) in enumerate(zip(rows_by_photo, map_photos(cut_photo, tasks), strict=True), 1):
         selected = items[rows]
         writer.append(
-            _cut_photo(frames, photo, selected, levels[rows], writer.size, seed),
+            patches,
             frames.groups[selected],
             frames.sequences[selected],
             frames.frames[selected],
@@ -85,7 +120,7 @@ def cut_items(
     rows_by_photo = _split_by_photo(frames, items)
 
     def cut(photo: int, rows: Ids) -> None:
-        patches[rows] = _cut_photo(frames, photo, items[rows], levels[rows], size, seed)
+        patches[rows] = cut_photo(_cut_task(frames, photo, items[rows], levels[rows], size, seed))
 
     with ThreadPoolExecutor() as pool:  # decoding and sampling release the interpreter lock
         futures = [pool.submit(cut, photo, rows) for photo, rows in rows_by_photo]
@@ -118,16 +153,22 @@ def _plan(frames: FrameSet, views_per_group: int) -> tuple[Ids, Ids]:
     return np.concatenate(items), np.concatenate(levels)
 
 
-def _cut_photo(frames: FrameSet, photo: int, items: Ids, levels: Ids, size: int, seed: int) -> NDArray[np.uint8]:
-    pyramid = Pyramid(frames.read_photo(photo))
-    random = torch.Generator().manual_seed(seed + photo)
-    patches = np.empty((len(items), size, size), np.uint8)
-    for level in np.unique(levels):
-        rows = levels == level
-        at_level = frames.frames[items[rows]]
+def _cut_task(frames: FrameSet, photo: int, items: Ids, levels: Ids, size: int, seed: int) -> CutTask:
+    encoded, name = np.asarray(frames.encoded_photos[photo]), frames.photo_names[photo]
+    return CutTask(encoded, name, frames.frames[items], levels, size, frames.extent, seed + photo)
+
+
+def cut_photo(task: CutTask) -> NDArray[np.uint8]:
+    """Cut the patches of a photo, (P, size, size)."""
+    pyramid = Pyramid(decode_photo(task.encoded, task.name))
+    random = torch.Generator().manual_seed(task.seed)
+    patches = np.empty((len(task.frames), task.size, task.size), np.uint8)
+    for level in np.unique(task.levels):
+        rows = task.levels == level
+        at_level = task.frames[rows]
         patches[rows] = (
-            extract_patches(pyramid, at_level, size, frames.extent)
+            extract_patches(pyramid, at_level, task.size, task.extent)
             if level == 0
-            else jittered_views(pyramid, at_level, list(LEVELS)[level - 1], size, frames.extent, random).numpy()
+            else jittered_views(pyramid, at_level, list(LEVELS)[level - 1], task.size, task.extent, random).numpy()
         )
     return patches

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from doap.types import DEFAULT_EXTENT
+from doap.choices import DEFAULT_EXTENT
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.choices import Geometry
 from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
 from doap.geometry.ground_truth import GroundTruth, from_points
-from doap.types import Geometry
 
 Points = NDArray[np.float64]
 

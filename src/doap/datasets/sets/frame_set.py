@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from doap.choices import DEFAULT_EXTENT
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.datasets.sets.storage import (
     BLOCKS_CHECKED_ON_OPEN,
@@ -38,7 +39,7 @@ from doap.datasets.sets.storage import (
 from doap.errors import DoapError
 from doap.files import atomic_folder
 from doap.images.reading import to_grey
-from doap.types import DEFAULT_EXTENT, Frames, Grey
+from doap.types import Frames, Grey
 
 KIND = "frame set"
 SHARD_BYTES = 32 << 20
@@ -115,23 +116,12 @@ class FrameSet(GroupedSet):
 
     def read_photo(self, index: int) -> Grey:
         """Decode the photo at an index: (H, W) uint8."""
-        with self._open_photo(index) as image:
-            return to_grey(image)
+        return decode_photo(self.encoded_photos[index], self.photo_names[index])
 
     def photo_shape(self, index: int) -> tuple[int, int]:
         """Return (height, width) of the photo at an index, without decoding it."""
-        with self._open_photo(index) as image:
+        with _open_photo(self.encoded_photos[index], self.photo_names[index]) as image:
             return image.height, image.width
-
-    @contextmanager
-    def _open_photo(self, index: int) -> Iterator[Image.Image]:
-        try:
-            with Image.open(BytesIO(self.encoded_photos[index].tobytes())) as image:
-                yield image
-        except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-            raise DoapError(
-                f"{self.photo_names[index]}: cannot be decoded from the set ({error}); build the set again"
-            ) from error
 
     def select(self, mask: NDArray[np.bool_]) -> "FrameSet":
         """Return the frames of a mask, (N,) bool, as a set; photos, groups and sequences keep their ids.
@@ -222,6 +212,21 @@ class FrameSet(GroupedSet):
         """Check every byte of a saved set against its checksums; a DoapError names the first damaged file."""
         folder = Path(path)
         _verify(folder, _read_manifest(folder), None)
+
+
+def decode_photo(encoded: Encoded, name: str) -> Grey:
+    """Decode a photo of a set: (H, W) uint8; the name is for errors."""
+    with _open_photo(encoded, name) as image:
+        return to_grey(image)
+
+
+@contextmanager
+def _open_photo(encoded: Encoded, name: str) -> Iterator[Image.Image]:
+    try:
+        with Image.open(BytesIO(encoded.tobytes())) as image:
+            yield image
+    except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise DoapError(f"{name}: cannot be decoded from the set ({error}); build the set again") from error
 
 
 def _shard_ranges(sizes: NDArray[np.int64]) -> list[tuple[int, int]]:

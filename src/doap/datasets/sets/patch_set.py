@@ -19,6 +19,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.choices import DEFAULT_EXTENT
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.datasets.sets.storage import (
     BLOCKS_CHECKED_ON_OPEN,
@@ -30,7 +31,6 @@ from doap.datasets.sets.storage import (
 )
 from doap.datasets.sets.writer import KIND, write_patch_set
 from doap.errors import DoapError
-from doap.types import DEFAULT_EXTENT
 
 
 class Pixels(Protocol):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.choices import DEFAULT_EXTENT
 from doap.datasets.sets.storage import save_shard, write_set
 from doap.errors import DoapError
 from doap.files import atomic_folder
-from doap.types import DEFAULT_EXTENT
 
 KIND = "patch set"
 SHARD_BYTES = 64 << 20

@@ -15,7 +15,7 @@ def models_table(names: Sequence[str]) -> Table:
     """Return a table of models with cards, one row per model; a cell may hold several lines."""
     rows = []
     for name in names:
-        card, model = read_card(find_weights(name)), load(name)
+        card, model = read_card(find_weights(name)), load(name, fast=False)
         figures = [f"{figure}: {value:g}" for figure, value in card.origin.figures.items()]
         rows.append(
             Row(
@@ -35,7 +35,7 @@ def models_table(names: Sequence[str]) -> Table:
 
 def card_facts(name: str) -> dict[str, list[str]]:
     """Return all facts about a model with a card: one or more lines of text per heading."""
-    card, model = read_card(find_weights(name)), load(name)
+    card, model = read_card(find_weights(name)), load(name, fast=False)
     architecture, origin = card.architecture, card.origin
     size = f"{architecture.dimensions} {'bits' if card.kind == 'binary' else 'dimensions'}"
     transformer = ", with a Spatial Transformer" if architecture.transformer else ""

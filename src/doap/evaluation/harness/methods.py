@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from doap.datasets.sets.patch_set import PatchSet
@@ -15,7 +16,7 @@ from doap.evaluation.harness.cache import DescriptorCache, content_key
 from doap.images.extraction import extract_patches
 from doap.networks.baselines.sift import Sift
 from doap.networks.descriptor import Descriptor, describe_patches, device_of
-from doap.networks.inference import InferenceNetwork, optimize_for_inference
+from doap.networks.inference import InferenceNetwork, multiplies_bfloat16, optimize_for_inference
 from doap.networks.registry import load
 from doap.types import Descriptors, Frames, Grey, Kind, Progress, no_progress
 from doap.version import __version__
@@ -116,7 +117,8 @@ class Method:
     ) -> None:
         self.name = name
         self.spec = spec
-        self.model = optimize_for_inference(model)
+        self.model = to_inference(model)
+        self._exact = model
         self.in_image = extent is None and spec in IN_IMAGE
         self.extent = model.extent_for(detector) if extent is None else extent
         self._extractor = extractor
@@ -135,12 +137,13 @@ class Method:
     @cached_property
     def key(self) -> str:
         """Content key of everything that determines the descriptor of a patch."""
-        network = self.model.network
+        # The key of the folded weights in float32, whatever the dtype they are rounded to.
+        network = optimize_for_inference(self._exact, torch.float32).network
         weights = [part for name, value in network.state_dict().items() for part in (name, value.cpu().numpy())]
         device = device_of(self.model)
         spec = self.spec if device is None else ""  # a handcrafted descriptor is identified by its name alone
         if isinstance(network, InferenceNetwork):
-            mode = "bfloat16" if network.in_bfloat16 else "float32"
+            mode = str(_precision(self._exact)).removeprefix("torch.")
             class_name = type(network.network).__name__
         else:
             mode = _library_versions()
@@ -205,6 +208,19 @@ class Method:
         return self._cache.make(key, shape, empty.dtype, fill)
 
 
+def to_inference(model: Descriptor) -> Descriptor:
+    """Return the form of a model that benchmarks evaluate: bfloat16 where the hardware multiplies it, else float32.
+
+    All published figures were measured with it.
+    """
+    return optimize_for_inference(model, _precision(model))
+
+
+def _precision(model: Descriptor) -> torch.dtype:
+    device = device_of(model)
+    return torch.bfloat16 if device and multiplies_bfloat16(device.type) else torch.float32
+
+
 def open_methods(
     specs: Sequence[str],
     device: str = "cpu",
@@ -230,7 +246,7 @@ def open_methods(
     for spec in specs:
         if specs.count(spec) > 1:
             raise DoapError(f"{spec}: given twice; give every model once")
-    models = [load(spec, device) for spec in specs]
+    models = [load(spec, device, fast=False) for spec in specs]
     names = [model.name for model in models]
     extractor, shared = PatchExtractor(device), cache or DescriptorCache()
     return [

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.errors import DoapError
+from doap.evaluation.harness.methods import to_inference
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import CORRECT_PIXELS, ImagePair, View, pair_average_precision
 from doap.images.extraction import extract_patches
 from doap.matching.nearest import mutual_nearest
 from doap.networks.descriptor import Descriptor, describe_patches
-from doap.networks.inference import optimize_for_inference
 from doap.types import Descriptors, Progress, no_progress
 
 
@@ -87,7 +87,7 @@ class PairsEvaluator:
             "pairs", the mean AP over the extents; "pairs at EXTENT" for each extent if there are several; and
             "correct", the mean rate of correct matches, if there are pairs with labelled points.
         """
-        optimized = optimize_for_inference(model)
+        optimized = to_inference(model)
         scores = {extent: self.evaluate_at(optimized, extent) for extent in self.extents}
         measures = {"pairs": float(np.mean([score.ap for score in scores.values()]))}
         if len(scores) > 1:

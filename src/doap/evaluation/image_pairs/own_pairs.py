@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from doap.choices import Geometry
 from doap.datasets.sets.image_pairs import PairFiles, find_pairs
 from doap.errors import DoapError
 from doap.evaluation.harness.methods import Method
@@ -26,7 +27,7 @@ from doap.evaluation.image_pairs.tables import compare_all, pairs_tables
 from doap.evaluation.metrics import significance
 from doap.features import FrameDescriber
 from doap.features.drawing import draw_matches
-from doap.types import Geometry, StepProgress, no_step_progress
+from doap.types import StepProgress, no_step_progress
 
 CORRECT_MATCH = (
     "a correspondence; in scenes known by labelled points alone, one within "

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, get_args
 
+from doap.choices import Orientation, OxfordProtocol
 from doap.datasets.official.image_sequences import find_sequences
 from doap.datasets.sets.image_pairs import PairFiles, sequence_pairs
 from doap.errors import DoapError
@@ -23,7 +24,7 @@ from doap.evaluation.image_pairs.sequences import PAPER_SEQUENCES
 from doap.evaluation.image_pairs.tables import compare_all, oxford_tables
 from doap.evaluation.image_pairs.vlbenchmarks import VlbenchmarksScorer
 from doap.evaluation.metrics import significance
-from doap.types import Orientation, OxfordProtocol, StepProgress, no_step_progress
+from doap.types import StepProgress, no_step_progress
 
 PAPER_DETECTOR, PAPER_EXTENT = "harris-affine", 3.0
 

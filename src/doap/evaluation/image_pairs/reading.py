@@ -3,6 +3,7 @@
 from functools import lru_cache
 from pathlib import Path
 
+from doap.choices import Geometry, Orientation
 from doap.datasets.official.image_sequences import read_homography
 from doap.datasets.sets.image_pairs import PairFiles, read_points
 from doap.errors import DoapError
@@ -12,7 +13,6 @@ from doap.images.affine_shape import orient
 from doap.images.detectors import DETECTORS
 from doap.images.frames import make_upright
 from doap.images.reading import read_grey
-from doap.types import Geometry, Orientation
 
 MAX_VIEWS = 4  # images in memory: those of a pair, and a reference that is used again
 

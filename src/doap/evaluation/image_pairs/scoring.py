@@ -18,7 +18,7 @@ from doap.features import FrameDescriber, Matches
 from doap.geometry.ground_truth import GroundTruth
 from doap.geometry.homographies import invert_homography
 from doap.geometry.robust import verify
-from doap.matching.nearest import mutual_nearest, nearest
+from doap.matching.nearest import mutual_nearest, nearest, search_matches
 from doap.types import Descriptors, Frames, Grey, StepProgress, no_step_progress
 
 PIXELS = (1, 3, 5, 10)  # thresholds at which mutual matches are counted as correct
@@ -160,10 +160,12 @@ def describe_pair(pair: ImagePair, describer: FrameDescriber) -> tuple[Descripto
 
 def match_pair(pair: ImagePair, first: Descriptors, second: Descriptors) -> Matches:
     """Match all frames of both images by mutual nearest neighbours and estimate the geometry."""
-    indices, distances = mutual_nearest(first, second)
+    search = search_matches(first, second)
     height, width = pair.second.image.shape
-    verified = verify(*_points(pair, indices), (height, width), pair.ground_truth.geometry)
-    return Matches(indices, distances, verified.inliers, verified.matrix)
+    geometry = pair.ground_truth.geometry
+    verified = verify(*_points(pair, search.indices), (height, width), geometry)
+    distances = search.distances, search.second_distances
+    return Matches(search.indices, *distances, verified.inliers, geometry, verified.matrix)
 
 
 def match_errors(pair: ImagePair, matches: Matches) -> NDArray[np.float64]:

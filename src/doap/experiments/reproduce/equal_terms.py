@@ -25,7 +25,7 @@ LEARNING_RATES = {
 """Learning rate by kind and objective, each the best of the same values; docs/reproduction.md has the commands."""
 
 
-def equal_terms(recipe: Recipe, data: Data, steps: int) -> list[str]:
+def equal_terms(recipe: Recipe, data: Data, steps: int, lr: float | None = None) -> list[str]:
     """Return the overrides of a recipe: linear decay within a number of steps from the learning rate of its objective.
 
     An objective without a rate in `LEARNING_RATES`, which no target trains by itself, keeps that of the recipe.
@@ -33,13 +33,15 @@ def equal_terms(recipe: Recipe, data: Data, steps: int) -> list[str]:
     transformation leaves the patch.
 
     Args:
-        recipe: Recipe of a training.
+        recipe: Recipe of a training, with its own learning rate.
         data: Its training set.
         steps: Number of steps; rounded up to whole epochs.
+        lr: Learning rate instead of that of the objective.
     """
     batches = make_sampler(data, recipe).count(0)
-    rate = LEARNING_RATES.get((recipe.kind, recipe.objective), recipe.lr)
+    rate = LEARNING_RATES.get((recipe.kind, recipe.objective), recipe.lr) if lr is None else lr
     overrides = [f"epochs={math.ceil(steps / batches)}", "schedule=linear", f"lr={rate}"]
     if recipe.transformer:
-        overrides.append(f"transformer_lr_divisor={recipe.transformer_lr_divisor * rate / recipe.lr:g}")
+        divisor = max(1.0, recipe.transformer_lr_divisor * rate / recipe.lr)
+        overrides.append(f"transformer_lr_divisor={divisor:g}")
     return overrides

@@ -167,7 +167,10 @@ def _read_recipe(
         adapted = [f"mining_clusters={QUICK_CLUSTERS}"]
     elif data.is_look_alike and not is_quick:
         paths = tuple(data.path(name) for name in training.datasets)
-        adapted = equal_terms(recipe, open_set(paths, recipe.split), steps)
+        others = [text for text in overrides if text.partition("=")[0].strip() != "lr"]
+        own = read_recipe(training.recipe, [*training.settings, *others])
+        lr = recipe.lr if len(others) < len(overrides) else None
+        adapted = equal_terms(own, open_set(paths, recipe.split), steps, lr)
     return read_recipe(training.recipe, [*training.settings, *adapted, *overrides]) if adapted else recipe
 
 

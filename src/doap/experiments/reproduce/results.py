@@ -131,7 +131,7 @@ class ResultWriter:
         replicate, zeros = (self._weights(training.name) for training in target.trainings)
         if not replicate or not zeros:
             raise FailedTrainingsError(f"{target.name}: needs two trainings, of which one or both have failed")
-        model, zeros_model = (load(path, self.plan.device) for path in (replicate, zeros))
+        model, zeros_model = (load(path, self.plan.device, fast=False) for path in (replicate, zeros))
         folder = self.plan.data.path("hpatches")
         patches = open_dataset(folder, sequences=find_split(folder, SPLIT).test)
         alignment = align(model, patches, progress=self.progress, zeros_model=zeros_model)
@@ -255,7 +255,7 @@ def _agreement(name: str, agreement: Agreement) -> Score:
 
 def _is_available(baseline: str) -> bool:
     try:
-        load(baseline)
+        load(baseline, fast=False)
     except DoapError:  # a library without it; the report names the methods that were measured
         return False
     return True

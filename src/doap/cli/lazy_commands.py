@@ -1,0 +1,61 @@
+"""Commands that are imported on first use, so that running one does not import the others."""
+
+from collections import UserDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Where a command is defined.
+
+    Attributes:
+        module: Module of the command: it has the function and `EXAMPLE`, the last line of its help. The module of a
+            group of commands has the Typer application `app`.
+        function: Name of the function; empty for a group of commands.
+        cls: Class that parses the arguments.
+    """
+
+    module: str
+    function: str = ""
+    cls: type[TyperCommand] = TyperCommand
+
+    def load(self, name: str) -> Any:
+        """Import the module and return the click command."""
+        module = import_module(self.module)
+        if self.function:
+            app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+            app.command(name, cls=self.cls, epilog=module.EXAMPLE)(getattr(module, self.function))
+        else:
+            app = module.app
+        command = typer.main.get_command(app)
+        command.name = name
+        return command
+
+
+class LazyGroup(TyperGroup):
+    """Group of commands that are imported on first use; only the help of the group imports all of them.
+
+    Attributes:
+        verbs: Commands by name, in the order of the help; given by each subclass.
+    """
+
+    verbs: ClassVar[Mapping[str, Verb]]
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _LazyCommands(self.verbs)
+
+
+class _LazyCommands(UserDict[str, Any]):
+    """Click commands by name, each loaded on first access."""
+
+    def __getitem__(self, name: str) -> Any:
+        if isinstance(self.data[name], Verb):
+            self.data[name] = self.data[name].load(name)
+        return self.data[name]

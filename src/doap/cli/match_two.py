@@ -1,0 +1,130 @@
+"""`doap match` for two images."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from doap.choices import Precision
+from doap.cli.console import errors, say
+from doap.cli.model_options import load_model
+from doap.errors import DoapError
+
+if TYPE_CHECKING:
+    from doap.features import Features, Matches
+    from doap.folders import MatchSettings
+
+ARCHIVE = ".npz"
+
+
+@dataclass(frozen=True)
+class Describing:
+    """Options of describing."""
+
+    model: str
+    precision: Precision
+    max_keypoints: int
+    max_size: int | None
+    device: str | None
+
+
+def match_two(
+    paths: tuple[Path, Path],
+    describing: Describing,
+    settings: "MatchSettings",
+    output: Path | None,
+    figure: bool,
+    json_file: Path | None,
+) -> None:
+    """Match two images or their saved features; draw and write the matches, and print their number.
+
+    Raises:
+        DoapError: If a file cannot be read, or a picture is asked for where an image is missing.
+    """
+    from doap.features.drawing import check_picture_format
+    from doap.files import write_text
+
+    has_images = all(path.suffix != ARCHIVE for path in paths)
+    if not has_images and output is not None and figure:
+        raise DoapError(f"{output}: a picture needs both images, not their features; use --json or --no-figure")
+    picture = output or Path("matches.png")
+    is_drawn = figure and has_images
+    if is_drawn:
+        check_picture_format(picture)
+    with errors.status("detecting, describing, matching"):
+        first, second = _features(paths, describing)
+        matches = settings.match(first, second)
+    geometry = settings.geometry or "none"
+    verified = int(matches.inliers.sum())
+    kind = "mutual" if settings.mutual else "nearest"
+    if is_drawn:
+        title = f"{verified} verified of {len(matches)} {kind} matches ({first.model}, {geometry})"
+        matches.draw(paths[0], paths[1], first, second, picture, title)
+    if json_file:
+        write_text(json_file, json.dumps(_report(paths, geometry, first, second, matches), indent=1) + "\n")
+    counts = f"{len(first)} and {len(second)} keypoints"
+    if settings.geometry is None:
+        say(f"{len(matches)} {kind} matches, {counts}")
+    elif matches.matrix is None:
+        say(f"no matches found: {len(matches)} {kind} ones of {counts} agree on no geometry")
+    else:
+        say(f"{verified} verified matches of {len(matches)} {kind} ones, {counts}")
+    if is_drawn:
+        say(f"drawn in {picture}")
+
+
+def _features(paths: tuple[Path, Path], describing: Describing) -> "list[Features]":
+    """Read features, or describe images.
+
+    Raises:
+        DoapError: If an image has no keypoint.
+    """
+    from doap.features import Features, detect_and_describe
+
+    model = None
+    features = []
+    for path in paths:
+        if path.suffix == ARCHIVE:
+            features.append(Features.load(path))
+            continue
+        model = model or load_model(describing.model, describing.device, describing.precision)
+        described = detect_and_describe(
+            path, model, max_keypoints=describing.max_keypoints, max_size=describing.max_size
+        )
+        if not len(described):
+            height, width = described.size
+            raise DoapError(f"{path}: no keypoint found in {width}x{height} pixels; is it flat or tiny?")
+        features.append(described)
+    return features
+
+
+def _report(
+    paths: tuple[Path, Path], geometry: str, first: "Features", second: "Features", matches: "Matches"
+) -> dict[str, object]:
+    points = [side.tolist() for side in matches.points(first, second)]
+    columns = matches.distances.tolist(), matches.second_distances.tolist(), matches.inliers.tolist()
+    matrices = {"matrix": matches.matrix, "rotation": matches.rotation, "translation": matches.translation}
+    is_posed = geometry == "essential"
+    return {
+        "images": [str(path) for path in paths],
+        "model": first.model,
+        "keypoints": [len(first), len(second)],
+        "geometry": geometry,
+        **{
+            name: None if value is None else value.tolist()
+            for name, value in matrices.items()
+            if name == "matrix" or is_posed
+        },
+        "verified": int(matches.inliers.sum()),
+        "matches": [
+            {
+                "a": a,
+                "b": b,
+                "distance": distance,
+                "second_distance": second_distance if math.isfinite(second_distance) else None,
+                "verified": inlier,
+            }
+            for a, b, distance, second_distance, inlier in zip(*points, *columns, strict=True)
+        ],
+    }

@@ -1,0 +1,29 @@
+"""Options of the commands that describe with a model, and its loading."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from doap.choices import Precision
+from doap.cli.console import choose_device
+
+if TYPE_CHECKING:
+    from doap.networks.descriptor import Descriptor
+
+ModelOption = Annotated[str, typer.Option(help="Shipped model, or path of a .safetensors file.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option(help="fast: the fastest floats of the device; exact: float32 as trained; int8: integers, on a CPU."),
+]
+
+
+def load_model(name_or_path: str, device: str | None, precision: Precision) -> "Descriptor":
+    """Load a model by the values of the options above.
+
+    Raises:
+        DoapError: If the model or the device does not exist, or the model has no int8 form.
+    """
+    from doap.networks.registry import load
+
+    return load(name_or_path, choose_device(device), fast=precision == "fast", int8=precision == "int8")

@@ -1,0 +1,46 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import doap as package
+from doap.networks.card import read_card, write_card
+from doap.networks.registry import find_weights
+from doap.types import Grey
+from support.command_line import Doap
+
+
+def copy_model(folder: Path) -> Path:
+    """Copy a shipped model, without activation ranges."""
+    source, target = find_weights("doap-demo-128"), folder / "own.safetensors"
+    shutil.copy(source, target)
+    write_card(target, read_card(source).model_copy(update={"activation_ranges": []}))
+    return target
+
+
+def test_ranges_are_written_on_the_card(doap: Doap, tmp_path: Path, photo: Grey) -> None:
+    weights = copy_model(tmp_path)
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    before = read_card(weights)
+    status, shown, _ = doap("calibrate", "own.safetensors", "photo.png", "--keypoints", "200")
+    assert status == 0
+    assert shown.strip().endswith("from 200 patches of 1 photos")
+    card = read_card(weights)
+    assert len(card.activation_ranges) == 4
+    assert card.model_copy(update={"activation_ranges": []}) == before
+    assert package.load(weights, int8=True).name == "doap-demo-128"
+
+
+def test_errors_are_one_line(doap: Doap, tmp_path: Path) -> None:
+    copy_model(tmp_path)
+    Image.fromarray(np.zeros((64, 64), np.uint8)).save(tmp_path / "black.png")
+    for arguments, message in (
+        (("own.safetensors", "black.png"), "0 patches are too few to calibrate"),
+        (("own.safetensors", "none.png"), "none.png: no such file"),
+        (("rootsift", "black.png"), "rootsift: has no card"),
+    ):
+        status, _, errors = doap("calibrate", *arguments)
+        assert (status, errors.count("\n")) == (1, 1)
+        assert message in errors
+    assert not read_card(tmp_path / "own.safetensors").activation_ranges

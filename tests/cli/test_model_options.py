@@ -1,0 +1,29 @@
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from doap import DoapError
+from doap.choices import Precision
+from doap.cli.model_options import PrecisionOption, load_model
+from doap.networks.inference import InferenceNetwork
+
+
+@pytest.mark.parametrize(("precision", "is_fast"), [("fast", True), ("exact", False)])
+def test_the_precision_selects_the_form_of_the_model(precision: Precision, is_fast: bool) -> None:
+    model = load_model("doap-demo-128", "cpu", precision)
+    assert isinstance(model.network, InferenceNetwork) is is_fast
+
+
+def test_unknown_devices_models_and_precisions_are_refused() -> None:
+    with pytest.raises(DoapError, match="device teapot"):
+        load_model("doap-demo-128", "teapot", "fast")
+    with pytest.raises(DoapError, match="no model of this name"):
+        load_model("doap-129", "cpu", "exact")
+    app = typer.Typer()
+
+    @app.command()
+    def command(precision: PrecisionOption = "fast") -> None:
+        typer.echo(precision)
+
+    assert CliRunner().invoke(app, ["--precision", "exact"]).output == "exact\n"
+    assert CliRunner().invoke(app, ["--precision", "double"]).exit_code == 2
