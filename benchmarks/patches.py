@@ -6,7 +6,9 @@
 Writes benchmarks/results/patches-<device>.json. Baselines:
 
 - converting a Phototour folder: reading its sheets with Pillow and slicing them, all in memory
-- detecting frames: kornia's ScaleSpaceDetector (Harris, affine shape, orientation), as many frames of one image
+- detecting 2,000 DoG frames in a megapixel, and extracting their patches: OpenCV's SIFT, which detects and describes
+  2,000 keypoints with all CPU threads. For the extraction also kornia's extract_patches_from_pyramid
+- detecting 500 Harris-affine frames in one image: kornia's ScaleSpaceDetector (Harris, affine shape, orientation)
 - sampling a batch of 4,096 patches: PyTorch's DataLoader over the same memory-mapped set, four workers
 - extracting a batch of 4,096 patches from photos: the same frames photo by photo, with the same jitter
 """
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import cv2
 import numpy as np
 import skimage
 import torch
@@ -33,8 +36,9 @@ from doap.datasets.build.assembly import frame_set_from_photos
 from doap.datasets.official.phototour import convert_phototour
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.writer import write_patch_set
+from doap.images.detection import detect, detect_batch
 from doap.images.detectors import detect_harris_affine
-from doap.images.extraction import Pyramid
+from doap.images.extraction import Pyramid, extract_patch_tensor
 from doap.images.frames import detect_dog
 from doap.images.jitter import jittered_views
 from doap.images.reconstruction.scene_frames import detect_pooled_frames
@@ -42,6 +46,7 @@ from doap.types import Grey
 from machine import write_result
 
 BATCH_SIZE = 4096
+EXTENT = 12.0
 SHEETS = 100
 Row = dict[str, float | str]
 
@@ -114,6 +119,40 @@ def measure_detection() -> Row:
     row = compare(seconds(lambda: detect_harris_affine(image, 500), "cpu", 5), "kornia", baseline, frames=500)
     pooled = seconds(lambda: detect_pooled_frames(image, 400), "cpu", 5)
     return {**row, "pooled frames per second": len(detect_pooled_frames(image, 400)) / pooled}
+
+
+def megapixel() -> Grey:
+    """Return four rotations of a photo side by side, 1024x1024 pixels."""
+    photo = np.asarray(skimage.data.camera())
+    return np.block([[photo, np.rot90(photo)], [np.rot90(photo, 2), np.rot90(photo, 3)]])
+
+
+def measure_features(device: str) -> dict[str, Row]:
+    """Detect 2,000 DoG frames in a megapixel, and extract their patches of 32 pixels."""
+    image = megapixel()
+    tensor = torch.from_numpy(image).to(device)
+    frames = detect(image, max_keypoints=2000).frames
+    sift = cv2.SIFT.create(2000)
+    describing = seconds(lambda: sift.detectAndCompute(image, None), "cpu", 3)
+    print("detecting DoG frames in 1024x1024 pixels", flush=True)
+    rows = {}
+    for count in (1, 8) if device == "cuda" else (1,):
+        batch = tensor.expand(count, -1, -1)
+        detecting = seconds(lambda batch=batch: detect_batch(batch, max_keypoints=2000), device, 5) / count  # type: ignore[misc]
+        rows[f"detecting, batch of {count}"] = compare(
+            detecting, "SIFT, described as well", describing, frames=len(frames)
+        )
+    on_device = torch.from_numpy(frames).to(device)
+    print(f"extracting {len(frames):,} patches from one image", flush=True)
+    cutting = seconds(lambda: extract_patch_tensor(Pyramid(tensor), on_device, 32, EXTENT), device, 10)
+    rows["extracting from one image"] = compare(cutting, "SIFT", describing, patches=len(frames))
+    if find_spec("kornia"):
+        import kornia
+
+        grey, lafs = tensor[None, None].float(), on_device[None] * on_device.new_tensor([EXTENT, EXTENT, 1])
+        baseline = seconds(lambda: kornia.feature.extract_patches_from_pyramid(grey, lafs, 32), device, 5)
+        rows["extracting from one image, kornia"] = compare(cutting, "kornia", baseline, patches=len(frames))
+    return rows
 
 
 def write_many_patches(folder: Path) -> PatchSet:
@@ -215,6 +254,7 @@ def main() -> None:
             result["converting"] = measure_conversion(Path(folder))
             if find_spec("kornia"):
                 result["detecting"] = measure_detection()
+        result |= measure_features(device)
         result["sampling"] = measure_sampling(write_many_patches(Path(folder)), device)
         frames = frame_set_from_photos(photos(), lambda image: detect_dog(image, 400))
         result["extracting"] = measure_extraction(frames, device)

@@ -3,8 +3,9 @@
     python benchmarks/pipeline.py        # writes benchmarks/results/pipeline-<machine>.json
 
 - extracting patches: kornia's extract_patches_from_pyramid, at the same frames
-- mutual nearest neighbours: OpenCV's BFMatcher with cross-check, the same descriptors
 - opening a million patches: reading them with numpy
+
+Matching has a benchmark of its own, `matching.py`.
 """
 
 import json
@@ -25,7 +26,6 @@ from doap import PatchSet
 from doap.datasets.sets.writer import write_patch_set
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
-from doap.matching.nearest import mutual_nearest
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -54,21 +54,6 @@ def extraction() -> dict[str, float]:
     }
 
 
-def matching(kind: str) -> dict[str, float]:
-    """Match 8,000 with 8,000 descriptors, of 128 dimensions or 256 bits."""
-    random = np.random.default_rng(0)
-    if kind == "bits":
-        first, second = (random.integers(0, 256, (8000, 32), dtype=np.uint8) for _ in range(2))
-    else:
-        first, second = (random.normal(size=(8000, 128)).astype(np.float32) for _ in range(2))
-    matcher = cv2.BFMatcher(cv2.NORM_HAMMING if kind == "bits" else cv2.NORM_L2, crossCheck=True)
-    return {
-        "descriptors": len(first),
-        "doap": seconds(lambda: mutual_nearest(first, second), 3),
-        "OpenCV BFMatcher": seconds(lambda: matcher.match(first, second), 3),
-    }
-
-
 def opening() -> dict[str, float]:
     """Open a set of a million patches of 32x32 pixels."""
     with tempfile.TemporaryDirectory() as folder:
@@ -88,8 +73,6 @@ def main() -> None:
     """Measure all steps, print and write the result."""
     steps = {
         "extracting patches": extraction,
-        "matching vectors": lambda: matching("vectors"),
-        "matching bits": lambda: matching("bits"),
         "opening a million patches": opening,
     }
     result: dict[str, object] = {"threads": torch.get_num_threads(), "machine": platform.processor() or "unknown"}

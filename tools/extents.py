@@ -23,10 +23,10 @@ from rich.progress import TaskID
 import doap
 from doap.cli.console import choose_device, counting_bar
 from doap.errors import DoapError
+from doap.evaluation.harness.methods import to_inference
 from doap.evaluation.harness.result import Result, Score, read_result
 from doap.evaluation.image_pairs.evaluator import PairsEvaluator, PairsScore
 from doap.networks.card import Card, write_card
-from doap.networks.inference import optimize_for_inference
 from doap.networks.registry import find_card, find_weights, load
 from doap.types import Progress
 
@@ -114,7 +114,7 @@ def search(
             evaluator: PairsEvaluator | None = None
             for card in cards:
                 task = bar.add_task(f"{card.name}, {detector}", total=None)
-                model = optimize_for_inference(load(card.name, device))
+                model = to_inference(load(card.name, device, fast=False))
                 while (extent := next_extent(measurements.curve(card.name, detector), card.extent)) is not None:
                     if evaluator is None:
                         evaluator = PairsEvaluator(pairs, detector, keypoints, EXTENTS, device, _progress(bar, task))

@@ -13,7 +13,6 @@ import torch
 from PIL import Image
 
 import doap
-from doap.features.drawing import draw_matches
 from doap.images.extraction import Pyramid
 from doap.images.reading import to_grey
 from doap.images.warping import random_homography, relight, warp
@@ -34,11 +33,10 @@ def main() -> None:
     """Match the pair and draw the verified matches."""
     images = image_pair()
     model = doap.load("doap-256b")
-    first, second = (doap.detect_and_describe(image, model, 1000) for image in images)
+    first, second = doap.detect_and_describe(images, model, max_keypoints=1000)
     matches = doap.match(first, second, geometry="homography")
-    points = matches.verified_points(first, second)
-    title = f"{len(points[0])} verified matches by {model.name}, {model.bytes} bytes per keypoint"
-    draw_matches(*images, *points, title, PICTURE)
+    title = f"{matches.inliers.sum()} verified matches by {model.name}, {model.bytes} bytes per keypoint"
+    matches.draw(*images, first, second, PICTURE, title)
     print(f"{title}: {PICTURE}")
 
 

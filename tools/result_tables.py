@@ -24,6 +24,7 @@ from doap.report.tidy import tidy_table
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"
 SPEED = DOCS.parent / "benchmarks" / "results"
+MATCHERS = ("opencv", "faiss", "product")
 STUDIES = ("objectives", "objectives-cpu", "data", "lists")
 BASELINES = (
     "desdis-32",
@@ -165,12 +166,27 @@ def markdown(table: Table) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def matching_speed() -> dict[str, str]:
+    """Return the text of the table of matching-speed.md."""
+    rows = []
+    for file in sorted(SPEED.glob("matching-*.json")):
+        content = json.loads(file.read_text())
+        for row in content["rows"]:
+            peers = [f"{row[peer]:.2g} s ({row[f'{peer} / doap']:.2g}x)" if peer in row else "" for peer in MATCHERS]
+            size, descriptors = f"{row['count']:,}", {"floats": "128 floats", "bits": "256 bits"}[row["kind"]]
+            share = f"{100 * row['share of peak']:.0f} %"
+            rows.append(Row((content["device"], descriptors, size, f"{row['doap']:.2g} s", *peers, share)))
+    columns = ("device", "descriptors", "of each set", "doap", "OpenCV", "faiss", "product", "of the peak")
+    return {"matching": markdown(Table(columns, tuple(rows), text_columns=2))}
+
+
 PAGES = {
     DOCS.parent / "README.md": headline,
     DOCS / "results-hpatches.md": hpatches,
     DOCS / "results-oxford.md": oxford,
     DOCS / "reproduction.md": reproduction,
     DOCS / "evaluation-speed.md": evaluation_speed,
+    DOCS / "matching-speed.md": matching_speed,
     DOCS / "study.md": studies,
 }
 

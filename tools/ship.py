@@ -4,7 +4,8 @@
 
 writes src/doap/weights/doap-128.safetensors and .json. photos.csv has the columns archive, file, source and licence.
 All its photos are counted. With --data FRAME_SET only the photos of this set are counted, which are named archive/file
-there. Paths of the machine are not allowed on the card. `python tools/extents.py` then measures the extents.
+there. Paths of the machine are not allowed on the card. `python tools/extents.py` then measures the extents, and
+`doap calibrate` the ranges of int8.
 """
 
 import argparse
@@ -109,7 +110,7 @@ def ship(run: Path, name: str, table: Path, command: str, limits: str = LIMITS, 
         raise DoapError(f"{name}: a name must consist of lower-case letters, digits and single dashes")
     if not is_complete(run):
         raise DoapError(f"{run}: not the folder of a finished run")
-    load(run / WEIGHTS)  # raises DoapError for damaged weights
+    load(run / WEIGHTS, fast=False)  # raises DoapError for damaged weights
     card = build_card(run, name, read_photo_sources(table), command, limits, data)
     for key, text in _iterate_texts(card.model_dump()):
         if ABSOLUTE_PATH.search(text):
