@@ -17,7 +17,7 @@ LAYERS = (
     ("features", "datasets"),
     ("folders",),
     ("training", "evaluation"),
-    ("experiments", "report"),
+    ("experiments", "report", "bridges"),
     ("demo",),
     ("cli",),
 )

@@ -1,14 +1,16 @@
 """Optional dependencies, and which extra of the package installs them."""
 
 OPTIONAL = {
-    "h5py": "eval",
     "faiss": "scale",
+    "h5py": "scale",
+    "huggingface_hub": "hub",
     "jinja2": "eval",
     "kornia": "baselines",
     "lightning": "train",
     "matplotlib": "eval",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "onnxscript": "onnx",
     "pycolmap": "sfm",
     "ray": "scale",
     "scipy": "eval",
