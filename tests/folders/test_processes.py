@@ -22,7 +22,7 @@ MODEL = ("--model", "doap-demo-128", "--max-keypoints", "150", "--device", "cpu"
 
 def doap(*arguments: object) -> str:
     """Run the command in a process of its own and return what it printed."""
-    run = subprocess.run([DOAP, *map(str, arguments)], capture_output=True, text=True, check=False)
+    run = subprocess.run([DOAP, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout
 

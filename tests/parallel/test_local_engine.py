@@ -109,6 +109,15 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_killed_while_idle_is_replaced(tmp_path: Path) -> None:
+    with open_engine("local", 1) as engine:
+        assert list(engine.map(engine_tasks.run_chore, [Chore(0, tmp_path)])) == [0]
+        os.kill(int((tmp_path / "attempts-0").read_text()), signal.SIGKILL)
+        time.sleep(0.5)  # until the death is noticed
+        assert list(engine.map(engine_tasks.square, range(3))) == [0, 1, 4]
+
+
+@pytest.mark.slow
 def test_a_task_that_always_kills_its_worker_is_named(tmp_path: Path) -> None:
     with open_engine("local", 2) as engine:
         results = engine.map(engine_tasks.run_chore, [Chore(0, tmp_path), Chore(1, tmp_path, kills=9)])
@@ -136,7 +145,15 @@ def start_script(tmp_path: Path, seconds: float) -> subprocess.Popen[str]:
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path), str(seconds)]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    # A shell starts commands in the background with SIGINT ignored, which its descendants inherit.
+    return subprocess.Popen(
+        command, env=environment, text=True, stdout=pipe, stderr=pipe, preexec_fn=lambda: _restore(signal.SIGINT)
+    )
+
+
+def _restore(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_DFL)
 
 
 def pids_of_started_chores(folder: Path) -> list[int]:

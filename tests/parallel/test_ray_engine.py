@@ -75,7 +75,9 @@ def test_a_worker_killed_from_outside_loses_nothing(engine: Engine, tmp_path: Pa
     results = engine.map(engine_tasks.run_chore, [Chore(n, tmp_path, seconds=0.4) for n in range(6)])
     assert next(results) == 0
     marks = tmp_path / "attempts-2"
+    deadline = time.monotonic() + 60
     while not marks.exists() or not marks.read_text().endswith("\n"):
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     os.kill(int(marks.read_text().split()[0]), signal.SIGKILL)
     assert list(results) == [1, 2, 3, 4, 5]

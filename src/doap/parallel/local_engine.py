@@ -109,13 +109,19 @@ class LocalEngine:
                 return
             self._idle -= 1
             job = self._waiting.popleft()
-            executor = self._started.pop() if self._started else None
-            if executor is None:
-                executor, future = _start_executor(job.payload, module)
-            else:
-                future = executor.submit(run_pickled, job.payload)
+            executor, future = self._submit_to_running(job) or _start_executor(job.payload, module)
             self._busy[job] = executor
         future.add_done_callback(lambda done: self._finish(job, done))
+
+    def _submit_to_running(self, job: _Job) -> tuple[ProcessPoolExecutor, "Future[object]"] | None:
+        """Submit a job to an idle worker that runs; return None if there is none."""
+        while self._started:
+            executor = self._started.pop()
+            try:
+                return executor, executor.submit(run_pickled, job.payload)
+            except BrokenProcessPool:  # it was killed while it was idle
+                self._dead.append(executor)
+        return None
 
     def _finish(self, job: _Job, done: "Future[object]") -> None:
         """Take the result of a job, or queue it again if its worker died; then start the next one."""

@@ -13,7 +13,7 @@ def open_engine(name: EngineName, workers: int | None = None) -> Iterator[Engine
 
     Args:
         name: "local" starts processes on this machine. "ray" joins the Ray cluster of the environment variable
-            RAY_ADDRESS or one that runs on this machine, and otherwise starts Ray here.
+            RAY_ADDRESS ("auto" for one that runs on this machine); without the variable, Ray is started here.
         workers: Number of processes; by default one per available core. A cluster that runs already uses all of its
             cores, whatever the number.
 

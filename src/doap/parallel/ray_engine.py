@@ -92,17 +92,19 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, workers: int | None) -> None:
-    """Join a cluster, or start Ray on this machine with the given number of workers."""
+    """Join the cluster of RAY_ADDRESS; without one, start Ray on this machine with the given number of workers.
+
+    A cluster that merely runs on this machine is not joined: it belongs to somebody else, who may end it.
+    """
+    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address := os.environ.get("RAY_ADDRESS"):
         _check_address(address)
-    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
+        _join(ray, runtime_env={"env_vars": ONE_THREAD}, **quiet)
+        return
     # Local workers find the modules that this process finds; those of a cluster have their own installation.
     paths = os.pathsep.join(path for path in sys.path if path)
     own = {"num_cpus": workers or available_cores(), "include_dashboard": False}
-    try:
-        ray.init(**own, runtime_env={"env_vars": {**ONE_THREAD, "PYTHONPATH": paths}}, **quiet)
-    except ValueError:  # there is a cluster, whose number of cores cannot be chosen
-        _join(ray, runtime_env={"env_vars": ONE_THREAD}, **quiet)
+    ray.init("local", **own, runtime_env={"env_vars": {**ONE_THREAD, "PYTHONPATH": paths}}, **quiet)
 
 
 def _join(ray: Any, **options: object) -> None:
