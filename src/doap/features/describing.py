@@ -166,10 +166,10 @@ class DetectionOptions:
     def describe(self, images: Sequence[Any], masks: Sequence[Mask | None], model: Descriptor) -> list[Features]:
         """Detect and describe keypoints of images; for a function as detector, at the extent of DoG keypoints."""
         extent = model.extent_for(self.detector if isinstance(self.detector, str) else DETECTOR)
-        return describe_views(self._detect_all(images, masks, model), model, extent)
+        return describe_views(self.detect(images, masks, model), model, extent)
 
-    def _detect_all(self, images: Sequence[Any], masks: Sequence[Mask | None], model: Descriptor) -> Iterator[View]:
-        """Yield the images with their frames; tensors of equal size are detected together."""
+    def detect(self, images: Sequence[Any], masks: Sequence[Mask | None], model: Descriptor) -> Iterator[View]:
+        """Yield the images on the device of a model with their frames; tensors of equal size are detected together."""
         group: list[_Input] = []
         for number, (image, mask) in enumerate(zip(images, masks, strict=True)):
             try:
