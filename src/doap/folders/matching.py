@@ -143,7 +143,7 @@ def match_pairs(
     wanted = list(dict.fromkeys(pairs))
     if not wanted:
         raise DoapError(f"{features}: no pair to match; at least two images with features are needed")
-    stamps = _stamps(wanted, collection, settings)
+    stamps = pair_stamps(wanted, collection, settings.identity())
     if Path(output).resolve() == Path(features).resolve():
         raise DoapError(f"{output}: holds the features that are matched; choose another output")
     store = MatchStore(Path(output))
@@ -193,13 +193,13 @@ def _record(matches: "Matches") -> Record:
     }
 
 
-def _stamps(pairs: list[Pair], collection: FeatureCollection, settings: MatchSettings) -> dict[Pair, str]:
-    """Return for each pair a digest of its features and of the settings.
+def pair_stamps(pairs: Iterable[Pair], collection: FeatureCollection, settings: Identity) -> dict[Pair, str]:
+    """Return for each pair a digest of its features and of the settings: it changes when it has to be matched again.
 
     Raises:
         DoapError: If features of an image are missing.
     """
-    identity = json.dumps(settings.identity(), sort_keys=True)
+    identity = json.dumps(settings, sort_keys=True)
     stamps = {}
     for first, second in pairs:
         for name in (first, second):
