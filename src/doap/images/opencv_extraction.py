@@ -83,13 +83,16 @@ def sample_patches(
 def is_exact() -> bool:
     """Return whether `cv2.warpAffine` interpolates at the exact positions.
 
-    Before OpenCV 4.11, and in some builds of later versions, it rounds them to 1/32 of a pixel.
+    OpenCV 4, and some builds of later versions, round them to 1/32 of a pixel.
     """
     if not hasattr(cv2, "ALGO_HINT_ACCURATE"):
         return False
     ramp = np.tile(np.arange(64, dtype=np.float32), (64, 1))
     sampled = np.empty((32, 32), np.float32)
-    _warp(ramp, np.array([[0.77, 0.013, 5.007], [0, 0.9, 2]]), sampled)
+    try:
+        _warp(ramp, np.array([[0.77, 0.013, 5.007], [0, 0.9, 2]]), sampled)
+    except cv2.error:  # the last versions of OpenCV 4 have the constant, but not the argument of this function
+        return False
     rows, columns = np.mgrid[:32, :32]
     return bool(np.abs(sampled - (0.77 * columns + 0.013 * rows + 5.007)).max() < 1e-3)
 
