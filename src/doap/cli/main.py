@@ -22,6 +22,7 @@ VERBS = {
     "models": Verb("doap.cli.models", "models"),
     "convert": Verb("doap.cli.convert", "convert"),
     "calibrate": Verb("doap.cli.calibrate", "calibrate"),
+    "hloc": Verb("doap.cli.hloc", "hloc"),
     "report": Verb("doap.cli.report", "report"),
     "reproduce": Verb("doap.cli.reproduce", "reproduce"),
     "eval": Verb("doap.cli.evaluate"),
