@@ -40,6 +40,20 @@ def test_features_are_those_of_the_images_one_by_one(described: Path) -> None:
         assert len(Features.load(described, image=name)) == len(features) == 150
 
 
+def test_some_images_can_be_described_as_their_pixels_are_stored(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photo = Image.fromarray(skimage.data.camera()[:200, :260])
+    for name in ("plain.png", "turned.png", "other.png"):
+        photo.save(tmp_path / name, exif=exif if name == "turned.png" else None)
+    settings = dataclasses.replace(SETTINGS, exif_rotation=False)
+    summary = describe_folder(tmp_path, tmp_path / "f", settings, names={"plain.png", "turned.png"})
+    features = FeatureCollection(tmp_path / "f")
+    assert (summary.described, features.names) == (2, ["plain.png", "turned.png"])
+    assert features["turned.png"].size == (200, 260)
+    np.testing.assert_array_equal(features["turned.png"].frames, features["plain.png"].frames)
+
+
 def test_the_file_is_plain_hdf5(described: Path) -> None:
     with h5py.File(described) as file:
         settings = json.loads(file.attrs["settings"])

@@ -60,6 +60,7 @@ def test_exif_rotation_is_applied(tmp_path: Path, turn: int) -> None:
         5: RAMP.T, 6: np.rot90(RAMP, -1), 7: np.rot90(RAMP, 2).T, 8: np.rot90(RAMP),
     }[turn]  # fmt: skip
     np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), upright)
+    np.testing.assert_array_equal(read_grey(tmp_path / "a.png", exif_rotation=False), RAMP)
 
 
 def huge_png() -> bytes:

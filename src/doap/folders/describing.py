@@ -1,6 +1,6 @@
 """Images of a folder to features on disk, by all cores or a GPU."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,7 @@ def describe_folder(
     output: str | Path,
     settings: DescribeSettings | None = None,
     *,
+    names: Collection[str] | None = None,
     masks: str | Path | None = None,
     device: str = "cpu",
     engine: EngineName = "local",
@@ -66,6 +67,7 @@ def describe_folder(
             `find_images`.
         output: HDF5 file (.h5), or folder for one NAME.npz per image.
         settings: Model, detector and number format; by default those of `DescribeSettings`.
+        names: Names of the images to describe among these; None for all.
         masks: Folder with a mask NAME.png for each image NAME, as COLMAP's; keypoints are kept where it is not 0. An
             image without mask is described whole.
         device: Device on which the workers describe; they share a GPU.
@@ -85,7 +87,7 @@ def describe_folder(
     """
     settings = settings or DescribeSettings()
     paths = [Path(images)] if isinstance(images, str | Path) else [Path(image) for image in images]
-    named = find_images(paths)
+    named = [image for image in find_images(paths) if names is None or image.name in names]
     mask_folder = None if masks is None else _check_masks(Path(masks))
     store = feature_store(Path(output))
     if device != "cpu":

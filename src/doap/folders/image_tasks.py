@@ -74,7 +74,8 @@ def describe_task(task: ImageTask) -> list[Outcome]:
     import torch
 
     model = load_model(task.settings, task.device)
-    pixels = [_or_failure(functools.partial(_read, file), file.path) for file in task.images]
+    read = functools.partial(_read, exif_rotation=task.settings.exif_rotation)
+    pixels = [_or_failure(functools.partial(read, file), file.path) for file in task.images]
     readable = [image for image in pixels if not isinstance(image, Failure)]
     if len(readable) > 1:
         with contextlib.suppress(DoapError, torch.cuda.OutOfMemoryError):
@@ -104,10 +105,10 @@ def load_model(settings: DescribeSettings, device: str) -> "Descriptor":
     return load(settings.model, device, fast=settings.precision == "fast", int8=settings.precision == "int8")
 
 
-def _read(file: ImageFile) -> Pixels:
+def _read(file: ImageFile, exif_rotation: bool) -> Pixels:
     from doap.images.reading import read_grey
 
-    return read_grey(file.path), read_grey(file.mask) if file.mask else None
+    return read_grey(file.path, exif_rotation), read_grey(file.mask, exif_rotation) if file.mask else None
 
 
 def _describe(images: Sequence[Pixels], settings: DescribeSettings, model: "Descriptor") -> list[Record]:

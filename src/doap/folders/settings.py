@@ -26,6 +26,7 @@ class DescribeSettings:
         min_response: Smallest response of a keypoint, in the units of the detector.
         max_size: Longest side in pixels at which images are described; larger ones are reduced. None reduces none.
         store: Number format of real-valued descriptors in the output.
+        exif_rotation: Describe images upright as their EXIF data say; otherwise as their pixels are stored.
     """
 
     model: str = DEFAULT_MODEL
@@ -36,6 +37,7 @@ class DescribeSettings:
     min_response: float = 0.0
     max_size: int | None = None
     store: StoredPrecision = "float32"
+    exif_rotation: bool = True
 
     def __post_init__(self) -> None:
         if self.detector not in DETECTOR_NAMES:

@@ -12,11 +12,15 @@ from doap.types import Grey
 PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm"})
 
 
-def read_grey(path: Path | str) -> Grey:
-    """Read an image as (H, W) uint8 luma, upright.
+def read_grey(path: Path | str, exif_rotation: bool = True) -> Grey:
+    """Read an image as (H, W) uint8 luma.
 
     Transparent pixels become mid-grey, whatever colour is stored in them. Images of more than 8 bit are scaled so that
     their largest value becomes 255, because files of 16 bit often hold data of 12 bit.
+
+    Args:
+        path: The file.
+        exif_rotation: Rotate the image upright as its EXIF data say; otherwise its pixels are returned as stored.
 
     Raises:
         DoapError: If the file does not exist or cannot be decoded.
@@ -26,7 +30,7 @@ def read_grey(path: Path | str) -> Grey:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but below the limit
             with Image.open(path) as image:
-                return to_grey(ImageOps.exif_transpose(image))
+                return to_grey(ImageOps.exif_transpose(image) if exif_rotation else image)
     except FileNotFoundError as error:
         raise DoapError(f"{path}: no such file") from error
     except IsADirectoryError as error:
