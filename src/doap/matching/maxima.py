@@ -15,6 +15,7 @@ tiles in registers (`triton_maxima`). Elsewhere the tiles are products of PyTorc
 import math
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -156,7 +157,11 @@ def _fastest_bit_dtype(bits: int) -> torch.dtype:
     if bits <= 256:
         exact.append(torch.bfloat16)
     threads = torch.get_num_threads()
-    with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with (
+        warnings.catch_warnings(),
+        ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        warnings.simplefilter("ignore", UserWarning)  # torch's, of types that the CPU does not multiply itself
         seconds = list(pool.map(lambda dtype: _trial_seconds(dtype, bits, CPU_TILE // 4), exact))
         # Some types are multiplied by a plain loop here, which would take long.
         exact = [dtype for dtype, trial in zip(exact, seconds, strict=True) if trial < 4 * min(seconds)]
