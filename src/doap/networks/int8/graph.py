@@ -8,16 +8,15 @@ on ARM int8 with int8: there all activations are stored minus 128, which changes
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
+from doap.networks.graph_builder import GraphBuilder, Operand
 from doap.networks.int8.layers import Layer
 from doap.networks.int8.quantization import Quantization, QuantizedWeights, quantize_weights
 
 INPUT, OUTPUT = "patches", "activations"
 PIXELS_PER_STEP = 4  # neighbouring output pixels of the first layer that are computed as one
 NORMALISATION_EPSILON = 1e-6  # of `doap.networks.network.normalise`
-OPSET, MICROSOFT_OPSET, IR_VERSION = 17, 1, 8  # old enough for onnxruntime 1.18
 
 
 def build_graph(layers: Sequence[Layer], ranges: Sequence[float], size: int, signed_activations: bool) -> bytes:
@@ -88,35 +87,21 @@ def widen_first_layer(quantized: QuantizedWeights, stride: int) -> tuple[Quantiz
     return widened, (left, right)
 
 
-class _Graph:
-    """Nodes and constants of a graph under construction."""
+class _Graph(GraphBuilder):
+    """A graph with quantised values."""
 
     def __init__(self, signed_activations: bool) -> None:
+        super().__init__()
         self.signed_activations = signed_activations
-        self.nodes: list[NodeProto] = []
-        self.constants: list[TensorProto] = []
 
-    def add_node(self, operator: str, inputs: list[str], domain: str = "", **attributes: float | list[int]) -> str:
-        """Add a node; return the name of its output."""
-        name = f"{operator}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [name], domain=domain))
-        self.nodes[-1].attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
-        return name
-
-    def add_constant(self, value: NDArray[np.generic] | np.generic) -> str:
-        """Add a constant; return its name."""
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(np.shape(value)), name))
-        return name
-
-    def add_quantization(self, quantization: Quantization) -> list[str]:
+    def add_quantization(self, quantization: Quantization) -> list[Operand]:
         """Add a scale and a zero point; return their names."""
         zero_point: np.uint8 | np.int8 = quantization.zero_point
         if self.signed_activations:
             zero_point = np.int8(int(zero_point) - 128)
         return [self.add_constant(quantization.scale), self.add_constant(zero_point)]
 
-    def add_weights(self, quantized: QuantizedWeights) -> list[str]:
+    def add_weights(self, quantized: QuantizedWeights) -> list[Operand]:
         """Add weights, their scales and zero points; return their names."""
         zero_points = np.zeros(len(quantized.scale), np.int8)
         return [self.add_constant(array) for array in (quantized.weight, quantized.scale, zero_points)]
@@ -125,15 +110,9 @@ class _Graph:
         """Return the model whose output is the last node."""
         assert self.nodes[-1].output[0] == output
         self.nodes[-1].output[0] = OUTPUT
-        graph = helper.make_graph(
-            self.nodes,
-            "int8",
-            [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["N", *shape])],
-            [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["N", dimensions])],
-            self.constants,
-        )
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", MICROSOFT_OPSET)]
-        model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
+        inputs = [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["N", *shape])]
+        outputs = [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["N", dimensions])]
+        model: bytes = self.build("int8", inputs, outputs).SerializeToString()
         return model
 
 
@@ -143,7 +122,7 @@ def _add_normalisation(graph: _Graph, shape: tuple[int, int, int]) -> str:
     onnxruntime's LayerNormalization computes the variance as a difference of squares. This is inexact for patches that
     are bright and of low contrast, therefore the mean is subtracted before it.
     """
-    mean = graph.add_node("ReduceMean", [INPUT], axes=[1, 2, 3])
+    mean = graph.add_node("ReduceMean", [INPUT, np.array([1, 2, 3])])
     centred = graph.add_node("Sub", [INPUT, mean])
     ones = graph.add_constant(np.ones(shape, np.float32))
     return graph.add_node("LayerNormalization", [centred, ones], axis=1, epsilon=NORMALISATION_EPSILON)
@@ -190,7 +169,7 @@ def _add_linear(
 ) -> str:
     """Add a linear layer; without a quantisation of its output it computes floats."""
     transposed = QuantizedWeights(quantized.weight.T, quantized.scale, quantized.bias)
-    inputs = [
+    inputs: list[Operand] = [
         values,
         *graph.add_quantization(input_),
         *graph.add_weights(transposed),

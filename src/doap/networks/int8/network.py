@@ -33,6 +33,25 @@ def quantize(model: Descriptor, ranges: Sequence[float]) -> Descriptor:
     Raises:
         DoapError: If the model has no int8 form, or the ranges are not those of its layers.
     """
+    graph, block = build_int8_graph(model, ranges, signed_activations=platform.machine().lower() in ARM)
+    network = Int8Network(graph, model.network.dimensions, model.input_size, block)
+    return Descriptor(network, model.kind, model.extent, model.name, model.extents).eval()
+
+
+def build_int8_graph(model: Descriptor, ranges: Sequence[float], signed_activations: bool) -> tuple[bytes, int]:
+    """Build the int8 graph of a model, see `build_graph`.
+
+    Args:
+        model: Model loaded with `fast=False`, an L2Net or a Tiny.
+        ranges: Largest magnitude of the input of each layer, from `calibrate`.
+        signed_activations: Whether to store activations in int8 instead of uint8.
+
+    Returns:
+        The graph, and the pixels per block of its input.
+
+    Raises:
+        DoapError: If the model has no int8 form, or the ranges are not those of its layers.
+    """
     layers = read_layers(model)
     if not ranges:
         raise DoapError(f"{model.name}: its card has no activation ranges; run: doap calibrate MODEL PHOTOS")
@@ -42,9 +61,7 @@ def quantize(model: Descriptor, ranges: Sequence[float]) -> Descriptor:
         raise DoapError(f"{error.name} is not installed; run: pip install 'doap[onnx]'") from error
     if len(ranges) != len(layers) or not all(0 < largest < float("inf") for largest in ranges):
         raise DoapError(f"{model.name}: activation ranges must be {len(layers)} positive numbers; calibrate it again")
-    graph = build_graph(layers, ranges, model.input_size, platform.machine().lower() in ARM)
-    network = Int8Network(graph, model.network.dimensions, model.input_size, block_size(layers[0]))
-    return Descriptor(network, model.kind, model.extent, model.name, model.extents).eval()
+    return build_graph(layers, ranges, model.input_size, signed_activations), block_size(layers[0])
 
 
 class Int8Network(PatchNetwork):
