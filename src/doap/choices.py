@@ -26,5 +26,14 @@ Precision = Literal["fast", "exact", "int8"]
 StoredPrecision = Literal["float32", "float16", "uint8"]
 """Number format of real-valued descriptors in files."""
 
+ExportFormat = Literal["onnx", "torch-export", "torchscript"]
+"""Format of an exported model."""
+
+ExportGraph = Literal["patches", "image"]
+"""Input of an exported model: patches, or an image and frames."""
+
+ExportPrecision = Literal["fp32", "fp16", "int8"]
+"""Arithmetic of an exported network."""
+
 DEFAULT_EXTENT = 12.0
 """Half the side of a patch in units of its frame's scale, if none is specified."""

@@ -1,0 +1,121 @@
+"""The graph of a network, from patches of its input size to activations."""
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from onnx import ModelProto, NodeProto, load_from_string
+
+from doap.errors import DoapError
+from doap.networks.descriptor import Descriptor
+from doap.networks.graph_builder import OPSET, GraphBuilder
+from doap.networks.int8.network import build_int8_graph
+from doap.networks.network import PatchNetwork
+
+MIN_TORCH = (2, 6)
+SIGNED_ACTIVATIONS = False
+
+
+def add_network(graph: GraphBuilder, network: PatchNetwork, patches: str) -> str:
+    """Add a network as torch exports it.
+
+    Args:
+        graph: Graph to add to.
+        network: Network in float32 or float16, see `prepare`.
+        patches: Name of (N, size, size) float32 patches.
+
+    Returns:
+        Name of (N, dimensions) activations.
+
+    Raises:
+        DoapError: If torch is too old.
+    """
+    inputs = graph.add_node("Unsqueeze", [patches, np.array([1])])
+    return add_model(graph, _export_network(network), inputs)
+
+
+def add_quantized_network(graph: GraphBuilder, model: Descriptor, ranges: Sequence[float], patches: str) -> str:
+    """Add the int8 form of a network.
+
+    Args:
+        graph: Graph to add to.
+        model: Model loaded with `fast=False`.
+        ranges: Activation ranges of its card.
+        patches: Name of (N, size, size) float32 patches.
+
+    Returns:
+        Name of (N, dimensions) float32 activations.
+
+    Raises:
+        DoapError: If the model has no int8 form.
+    """
+    content, block = build_int8_graph(model, ranges, SIGNED_ACTIVATIONS)
+    blocks = graph.add_node("Reshape", [patches, np.array([0, model.input_size, model.input_size // block, block])])
+    return add_model(graph, load_from_string(content), blocks)
+
+
+def add_model(graph: GraphBuilder, model: ModelProto, values: str) -> str:
+    """Add the nodes of a model with one input and one output; return the name of the output."""
+    assert not model.functions, "the exporter inlines functions"
+    renamed = {model.graph.input[0].name: values}
+
+    def rename(name: str) -> str:
+        return renamed.setdefault(name, f"network.{name}") if name else name
+
+    for constant in model.graph.initializer:
+        constant.name = rename(constant.name)
+        graph.constants.append(constant)
+    for node in model.graph.node:
+        copied = NodeProto(op_type=node.op_type, domain=node.domain, attribute=node.attribute)
+        copied.input.extend(map(rename, node.input))
+        copied.output.extend(map(rename, node.output))
+        if node.op_type == "LayerNormalization":
+            copied.input[0] = _add_centring(graph, copied.input[0])
+        graph.nodes.append(copied)
+    return rename(model.graph.output[0].name)
+
+
+def _add_centring(graph: GraphBuilder, values: str) -> str:
+    """Subtract the mean of each patch, which changes no result of LayerNormalization.
+
+    onnxruntime computes the variance as a difference of squares: inexact for patches that are bright and of low
+    contrast.
+    """
+    mean = graph.add_node("ReduceMean", [values, np.array([1, 2, 3])], keepdims=1)
+    return graph.add_node("Sub", [values, mean])
+
+
+def _export_network(network: PatchNetwork) -> ModelProto:
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < MIN_TORCH:
+        raise DoapError(f"torch {torch.__version__} cannot export to ONNX; install torch {MIN_TORCH[0]}.{MIN_TORCH[1]}")
+    example = torch.rand(3, 1, network.input_size, network.input_size) * 255
+    with torch.no_grad(), _quiet():
+        program = torch.onnx.export(
+            network,
+            (example,),
+            dynamo=True,
+            dynamic_shapes=({0: torch.export.Dim("N")},),
+            opset_version=OPSET,
+            verbose=False,
+        )
+    assert program is not None
+    # Serialised by torch's copy of the format, which may not be the class of the installed onnx.
+    return load_from_string(program.model_proto.SerializeToString())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the exporter, which warns about missing libraries and its own use of deprecated functions."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

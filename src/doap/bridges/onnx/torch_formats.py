@@ -1,0 +1,72 @@
+"""Models as programs of `torch.export` and TorchScript, which need torch but not doap."""
+
+import warnings
+import zipfile
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from doap.networks.descriptor import Descriptor
+
+EXTRA_FILE = "doap.json"
+MAX_DIMENSION = 1 << 20  # of a batch and of a side of patches, in programs of torch.export
+
+
+class _PatchModel(nn.Module):
+    """A model that reads (N, H, W) uint8 patches of any size.
+
+    It always resizes: a program cannot depend on whether the patches have the size already. If they have, their values
+    do not change.
+    """
+
+    def __init__(self, model: Descriptor) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, patches: Tensor) -> Tensor:
+        size = self.model.input_size
+        values = F.interpolate(patches[:, None].float(), (size, size), mode="bilinear", antialias=True)
+        descriptors: Tensor = self.model(values)
+        return descriptors
+
+
+def write_torch_export(model: Descriptor, path: Path, metadata: str) -> None:
+    """Write a .pt2 file of `torch.export`, with dynamic batch and size of patches.
+
+    Args:
+        model: Model from `prepare`.
+        path: File to write.
+        metadata: Text stored in the file as `doap.json`.
+    """
+    count, height, width = (torch.export.Dim(name, min=1, max=MAX_DIMENSION) for name in ("N", "H", "W"))
+    with torch.no_grad():
+        program = torch.export.export(
+            _PatchModel(model).eval(), (_example(model),), dynamic_shapes=({0: count, 1: height, 2: width},)
+        )
+    torch.export.save(program, path, extra_files={EXTRA_FILE: metadata})
+
+
+def write_torchscript(model: Descriptor, path: Path, metadata: str) -> None:
+    """Write a .pt file of TorchScript, with dynamic batch and size of patches; arguments as `write_torch_export`."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated; checks of shapes are constant, as they should be
+        traced = torch.jit.trace(  # type: ignore[no-untyped-call]
+            _PatchModel(model).eval(), _example(model), check_trace=False
+        )
+        torch.jit.save(traced, path, _extra_files={EXTRA_FILE: metadata})
+
+
+def is_exported_by_torch(path: Path) -> bool:
+    """Return whether a file is a .pt2 or .pt file that was written by doap."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(Path(name).name.startswith(EXTRA_FILE) for name in archive.namelist())
+
+
+def _example(model: Descriptor) -> Tensor:
+    """Return patches to trace with, not of the input size, so that no size is taken for a constant."""
+    side = model.input_size
+    return torch.randint(0, 256, (3, side + 5, side + 7), dtype=torch.uint8)
