@@ -1,0 +1,68 @@
+"""Settings of a COLMAP project, and what was done."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from doap.bridges.colmap.cameras import CameraSettings
+from doap.bridges.colmap.pairs import PairSettings
+from doap.folders import DescribeSettings, MatchSettings
+from doap.folders.settings import Identity
+
+DESCRIBE = DescribeSettings(max_keypoints=8192, max_size=3200)
+"""The limits of COLMAP's own features."""
+
+MATCH_IDENTITY = ("mutual", "ratio", "max_distance", "threshold")
+
+
+@dataclass(frozen=True)
+class ProjectSettings:
+    """Settings of `build_project` and `import_into_database`.
+
+    Attributes:
+        describe: Model, detector and number of keypoints; by default up to 8192, in images reduced to 3200 pixels.
+            Images are always described as their pixels are stored, without the rotation of EXIF, as COLMAP reads them.
+        pairs: Pairs to match.
+        match: Tests of matches, and the threshold of their verification. The kind of geometry is chosen per pair.
+        cameras: Cameras of new images.
+    """
+
+    describe: DescribeSettings = DESCRIBE
+    pairs: PairSettings = field(default_factory=PairSettings)
+    match: MatchSettings = field(default_factory=MatchSettings)
+    cameras: CameraSettings = field(default_factory=CameraSettings)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "describe", replace(self.describe, exif_rotation=False))
+        object.__setattr__(self, "match", replace(self.match, geometry=None, intrinsics=None))
+
+    def identity(self) -> Identity:
+        """Return what decides the features and matches of an image or pair that is in a database."""
+        match = self.match.identity()
+        return {**self.describe.identity(), **{name: match[name] for name in MATCH_IDENTITY}}
+
+
+@dataclass
+class ProjectSummary:
+    """What `build_project` or `import_into_database` did.
+
+    Attributes:
+        database: The database.
+        images: Number of images in it that were given.
+        described: Number of images described by this run.
+        without_keypoints: Names of those that have no keypoint.
+        failures: One line per image that is left out.
+        keypoints: Number of keypoints of all images.
+        cameras: Number of cameras of the images.
+        matched: Number of pairs matched by this run.
+        verified: Number of verified matches of each pair that was asked for.
+    """
+
+    database: Path
+    images: int = 0
+    described: int = 0
+    without_keypoints: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    keypoints: int = 0
+    cameras: int = 0
+    matched: int = 0
+    verified: list[int] = field(default_factory=list)
