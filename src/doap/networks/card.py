@@ -1,4 +1,4 @@
-"""Model cards: `NAME.json` beside the weights `NAME.safetensors`.
+"""Model cards: `NAME.json` beside the weights `NAME.safetensors`; in folders of model hubs, `config.json`.
 
 A card states how to build and use the network, its provenance, and the SHA-256 of its weights.
 """
@@ -14,6 +14,9 @@ from doap.errors import DoapError
 from doap.files import write_text
 from doap.networks.architecture import Architecture
 from doap.types import Kind
+
+HUB_WEIGHTS, HUB_CARD = "model.safetensors", "config.json"
+"""Names of the weights and the card in a folder of a model hub, as Hugging Face's libraries expect them."""
 
 
 class DataSource(BaseModel):
@@ -87,13 +90,19 @@ class Card(BaseModel):
     origin: Origin = Origin()
 
 
+def card_path(weights: Path) -> Path:
+    """Return the path of the card of a .safetensors file: `NAME.json`, or `config.json` in a folder of a model hub."""
+    own, shared = weights.with_suffix(".json"), weights.with_name(HUB_CARD)
+    return shared if weights.name == HUB_WEIGHTS and shared.exists() and not own.exists() else own
+
+
 def read_card(weights: Path) -> Card:
     """Read the card beside a .safetensors file.
 
     Raises:
         DoapError: If the card is missing or invalid.
     """
-    path = weights.with_suffix(".json")
+    path = card_path(weights)
     try:
         return Card.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -108,4 +117,4 @@ def read_card(weights: Path) -> Card:
 
 def write_card(weights: Path, card: Card) -> None:
     """Write the card beside a .safetensors file."""
-    write_text(weights.with_suffix(".json"), json.dumps(card.model_dump(), indent=1) + "\n")
+    write_text(card_path(weights), json.dumps(card.model_dump(), indent=1) + "\n")

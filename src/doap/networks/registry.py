@@ -1,7 +1,7 @@
 """Loading, saving and listing models.
 
 A model is two files: the weights `NAME.safetensors` and the card `NAME.json`, see `doap.networks.card`. Pickles are
-never read.
+never read. A folder of a model hub holds them as `model.safetensors` and `config.json`, see `doap.bridges.hub`.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.baselines import list_baselines, load_handcrafted, load_published
-from doap.networks.card import Card, Origin, read_card, write_card
+from doap.networks.card import HUB_CARD, HUB_WEIGHTS, Card, Origin, card_path, read_card, write_card
 from doap.networks.descriptor import Descriptor, check_device
 from doap.networks.inference import InferenceNetwork, optimize_for_inference
 
@@ -41,12 +41,12 @@ def list_models(pattern: str = "*") -> list[str]:
 def load(
     name_or_path: str | Path, device: str | torch.device = "cpu", fast: bool = True, int8: bool = False
 ) -> Descriptor:
-    """Load a model or a baseline by name, or from a .safetensors file.
+    """Load a model or a baseline by name, or from a .safetensors file or a folder of one.
 
     Args:
         name_or_path: Name of a shipped model ("doap-128"); name of a handcrafted baseline ("rootsift"); path of
-            weights with their card ("out/demo/real/weights.safetensors"); or path of the published weights of a
-            baseline, which need no card.
+            weights with their card ("out/demo/real/weights.safetensors"), or of a folder with `model.safetensors` and
+            `config.json`; or path of the published weights of a baseline, which need no card.
         device: Device of the returned model.
         fast: Whether to return the fastest form for inference on the device, see `optimize_for_inference`. False
             returns the network as trained, in float32: exact, trainable, and what `save` takes.
@@ -87,7 +87,7 @@ def _load_exact(name_or_path: str | Path) -> Descriptor:
     if str(name_or_path) in list_baselines():
         return load_handcrafted(str(name_or_path))
     path = find_weights(str(name_or_path))
-    if not path.with_suffix(".json").exists() and (baseline := load_published(path)):
+    if not card_path(path).exists() and (baseline := load_published(path)):
         return baseline
     return _load_with_card(path)
 
@@ -96,9 +96,7 @@ def _load_with_card(path: Path) -> Descriptor:
     card = read_card(path)
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != card.sha256:
-        raise DoapError(
-            f"{path}: its SHA-256 differs from that in {path.with_suffix('.json').name}; copy both files again"
-        )
+        raise DoapError(f"{path}: its SHA-256 differs from that in {card_path(path).name}; copy both files again")
     try:
         weights = safetensors.torch.load(content)
     except SafetensorError as error:
@@ -149,7 +147,7 @@ def find_card(name_or_path: str) -> Card | None:
     if name_or_path in list_baselines():
         return None
     path = find_weights(name_or_path)
-    return read_card(path) if path.with_suffix(".json").exists() else None
+    return read_card(path) if card_path(path).exists() else None
 
 
 def find_weights(name_or_path: str) -> Path:
@@ -163,6 +161,11 @@ def find_weights(name_or_path: str) -> Path:
     path = Path(name_or_path)
     if path.suffix == ".safetensors" and path.is_file():
         return path
+    if path.is_dir():
+        missing = [name for name in (HUB_WEIGHTS, HUB_CARD) if not (path / name).is_file()]
+        if missing:
+            raise DoapError(f"{path}: not the folder of a model; it has no {' and no '.join(missing)}")
+        return path / HUB_WEIGHTS
     if path.exists():
         raise DoapError(f"{path}: weights must be a .safetensors file; other formats are not read, see doap convert")
     available = f"{', '.join(list_models())}; baselines: {', '.join(list_baselines())}"
