@@ -37,9 +37,20 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["set"]
 
 
-def test_an_existing_folder_is_never_replaced(tmp_path: Path) -> None:
-    with pytest.raises(DoapError, match="exists already"), atomic_folder(tmp_path):
+def test_an_existing_folder_is_replaced_on_request_only(tmp_path: Path) -> None:
+    target = tmp_path / "set"
+    target.mkdir()
+    (target / "old").write_text("old")
+    with pytest.raises(DoapError, match="exists already"), atomic_folder(target):
         pass
+    with pytest.raises(RuntimeError), atomic_folder(target, replace=True):
+        raise RuntimeError
+    assert [path.name for path in target.iterdir()] == ["old"]
+    with atomic_folder(target, replace=True) as temporary:
+        (temporary / "new").write_text("new")
+        assert [path.name for path in target.iterdir()] == ["old"]
+    assert [path.name for path in target.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_a_folder_under_a_file_is_one_line(tmp_path: Path) -> None:

@@ -37,23 +37,31 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder next to `target`, and rename it to `target` when the block succeeds.
 
+    Args:
+        target: The folder to write.
+        replace: Remove the folder that `target` is then, with all it contains.
+
     Raises:
-        DoapError: If `target` exists.
+        DoapError: If `target` exists and is not to be replaced.
     """
-    if target.exists():
+    if target.exists() and not replace:
         raise DoapError(f"{target}: exists already; remove it or choose another name")
     make_folder(target.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    old = temporary.with_name(f"{temporary.name}-old")
     try:
         yield temporary
         for path in temporary.rglob("*"):
             if path.is_file():
                 _flush_to_disk(path)
         temporary.chmod(0o777 & ~_umask())
+        if replace and target.is_dir():
+            target.rename(old)
         temporary.replace(target)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
