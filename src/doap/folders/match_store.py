@@ -46,6 +46,8 @@ class MatchCollection:
         """
         self.path = Path(path)
         self.pairs = sorted(_read_stamps(self.path)[1])
+        if not self.pairs:
+            raise DoapError(f"{path}: no matches in it; write some with doap match")
 
     def __len__(self) -> int:
         return len(self.pairs)
