@@ -1,96 +1,16 @@
-"""Files and plugin of hloc: their content, what is refused, and hloc itself (slow) on them."""
+"""Files of hloc: their content, and what is refused or not replaced."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-import skimage
-import torch
-from PIL import Image
 
-from doap.bridges.hloc import (
-    bit_value,
-    confs,
-    export_features,
-    export_matches,
-    make_conf,
-    pair_group,
-    register,
-    to_hloc,
-)
-from doap.bridges.hloc.plugin import ExtractorMethods, MatcherMethods
+from bridges.hloc.conftest import NAMES
+from doap.bridges.hloc import export_features, export_matches, pair_group
 from doap.errors import DoapError
 from doap.features import Features
-from doap.folders import (
-    DescribeSettings,
-    FeatureCollection,
-    MatchCollection,
-    MatchSettings,
-    all_pairs,
-    describe_folder,
-    match_pairs,
-)
-from folders.conftest import open_in_process
-
-SETTINGS = DescribeSettings("doap-tiny-256b", max_keypoints=300, max_size=250)
-NAMES = ["empty.png", "left.png", "sub/right.png"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _in_process() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("doap.folders.describing.open_engine", open_in_process)
-        patch.setattr("doap.folders.matching.open_engine", open_in_process)
-        patch.setattr("doap.folders.describing.start_loading", lambda *_: None)
-        yield
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stereo pair of 300 x 400 pixels, the right one in a subfolder, and an image without keypoints."""
-    folder = tmp_path_factory.mktemp("hloc") / "images"
-    (folder / "sub").mkdir(parents=True)
-    left, right, _ = skimage.data.stereo_motorcycle()
-    for name, image in (("left.png", left), ("sub/right.png", right)):
-        Image.fromarray(image[100:400, 100:500]).convert("L").save(folder / name)
-    Image.fromarray(np.zeros((60, 80), np.uint8)).save(folder / "empty.png")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def described(photos: Path) -> Path:
-    path = photos.parent / "features.h5"
-    describe_folder(photos, path, SETTINGS, workers=1)
-    return path
-
-
-@pytest.fixture(scope="module")
-def matched(described: Path) -> Path:
-    path = described.parent / "matches.h5"
-    match_pairs(described, all_pairs(NAMES), path, workers=1)
-    return path
-
-
-@pytest.mark.parametrize("bits", [8, 64, 128, 256, 384, 512, 1000, 1024])
-def test_bits_rank_as_hamming_exactly(bits: int) -> None:
-    rng = np.random.default_rng(bits)
-    first, second = (rng.integers(0, 256, (count, bits // 8), dtype=np.uint8) for count in (50, 400))
-    a, b = (torch.from_numpy(to_hloc(one, "float16")).float() for one in (first, second))
-    distances = np.unpackbits(first[:, None] ^ second, axis=2).sum(2, dtype=np.int64)
-    for similarities in (torch.einsum("dn,dm->nm", a, b), (a[:, :, None] * b[:, None]).flip(0).sum(0)):
-        expected = (bits - 2 * distances) * bit_value(bits) ** 2
-        np.testing.assert_array_equal(similarities.numpy(), expected.astype(np.float32))
-        assert len(np.unique(similarities)) == len(np.unique(distances))
-    assert 0.992 < np.linalg.norm(a[:, 0]) <= 1
-
-
-def test_real_valued_descriptors_are_transposed() -> None:
-    vectors = np.eye(4, 6, dtype=np.float32)
-    np.testing.assert_array_equal(to_hloc(vectors), vectors.T)
-    assert to_hloc(vectors, "float16").dtype == np.float16
+from doap.folders import FeatureCollection, MatchCollection, MatchSettings, all_pairs, match_pairs
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -241,20 +161,3 @@ def test_more_keypoints_than_int16_counts(tmp_path: Path) -> None:
     export_matches(tmp_path / "m.h5", tmp_path / "f", tmp_path / "o.h5")
     with h5py.File(tmp_path / "o.h5") as file:
         assert file["a/b/matches0"][()].tolist() == [32_999 - row for row in range(5)]
-
-
-def test_hloc_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "hloc", None)
-    with pytest.raises(DoapError, match="hloc is not installed"):
-        register()
-
-
-def test_configurations_are_checked() -> None:
-    assert set(confs) == {f"doap-{name}" for name in ("128", "256b", "st-128", "st-256b", "tiny-128", "tiny-256b")}
-    assert make_conf("runs/mine/weights.safetensors")["output"] == "feats-weights-n4096-r1600"
-    with pytest.raises(DoapError, match="no option 'nms_radius'"):
-        ExtractorMethods()._init({"name": "doap", "nms_radius": 3})
-    with pytest.raises(DoapError, match="no model of this name"):
-        ExtractorMethods()._init({"name": "doap", "model_name": "doap-7"})
-    with pytest.raises(DoapError, match="no option 'ratio_threshold'"):
-        MatcherMethods()._init({"name": "doap", "ratio_threshold": 0.8})

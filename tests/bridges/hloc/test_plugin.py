@@ -1,0 +1,122 @@
+"""doap inside hloc, and hloc's matcher on doap's files: the code of the documentation, run with hloc itself."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from bridges.hloc.conftest import NAMES
+from doap.bridges.hloc import confs, export_features, export_matches, make_conf, pair_group, register, to_hloc
+from doap.bridges.hloc.plugin import ExtractorMethods, MatcherMethods
+from doap.errors import DoapError
+from doap.features import Features, Matches, detect_and_describe, match
+from doap.folders import DescribeSettings, FeatureCollection, all_pairs, describe_folder, match_pairs
+from doap.networks.registry import load
+from support.hloc_package import install_hloc
+
+PAGE = Path(__file__).parents[3] / "docs" / "bridges" / "hloc.md"
+
+
+def test_hloc_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hloc", None)
+    with pytest.raises(DoapError, match="hloc is not installed"):
+        register()
+
+
+def test_configurations_are_checked() -> None:
+    assert set(confs) == {f"doap-{name}" for name in ("128", "256b", "st-128", "st-256b", "tiny-128", "tiny-256b")}
+    assert make_conf("runs/mine/weights.safetensors")["output"] == "feats-weights-n4096-r1600"
+    with pytest.raises(DoapError, match="no option 'nms_radius'"):
+        ExtractorMethods()._init({"name": "doap", "nms_radius": 3})
+    with pytest.raises(DoapError, match="no model of this name"):
+        ExtractorMethods()._init({"name": "doap", "model_name": "doap-7"})
+    with pytest.raises(DoapError, match="no option 'ratio_threshold'"):
+        MatcherMethods()._init({"name": "doap", "ratio_threshold": 0.8})
+
+
+@pytest.fixture(scope="module")
+def hloc_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the package hloc."""
+    return install_hloc(tmp_path_factory.mktemp("package"))
+
+
+def run_page(folder: Path, hloc_path: Path, model: str) -> None:
+    """Run the Python code of the documentation in a folder, with another model."""
+    blocks = [block.removeprefix("python\n") for block in PAGE.read_text().split("```")[1::2] if block[:6] == "python"]
+    code = "\n".join(blocks).replace("doap-256b", model)
+    environment = {**os.environ, "PYTHONPATH": str(hloc_path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    result = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def read_matches(path: Path, pair: tuple[str, str]) -> set[tuple[int, int]]:
+    """Return the matches of a pair, whichever image hloc took first."""
+    with h5py.File(path) as file:
+        is_reversed = pair_group(pair) not in file
+        rows = file[pair_group(pair[::-1] if is_reversed else pair)]["matches0"][()]
+    found = {(int(first), int(rows[first])) for first in np.flatnonzero(rows >= 0)}
+    return {(second, first) for first, second in found} if is_reversed else found
+
+
+def as_set(matches: Matches) -> set[tuple[int, int]]:
+    return {(first, second) for first, second in matches.indices.tolist()}
+
+
+def assert_equal_but_for_ties(found: set[tuple[int, int]], first: Features, second: Features) -> None:
+    """Check the mutual nearest neighbours of hloc, which takes any of equally near ones."""
+    expected = as_set(match(first, second, geometry=None))
+    if first.descriptors.dtype == np.uint8:
+        differing = np.bitwise_xor(first.descriptors[:, None], second.descriptors)
+        distances = np.unpackbits(differing, axis=2).sum(2, dtype=np.int64)
+        is_nearest = [distances == distances.min(axis, keepdims=True) for axis in (0, 1)]
+        is_tied = (is_nearest[0].sum(0) > 1) | (is_nearest[1].sum(1, keepdims=True) > 1)
+        assert all(is_nearest[0][pair] and is_nearest[1][pair] for pair in found)
+        found, expected = ({pair for pair in pairs if not is_tied[pair]} for pairs in (found, expected))
+    assert found == expected
+    assert len(found) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["doap-tiny-128", "doap-tiny-256b"])
+def test_hloc_matches_as_doap_does(photos: Path, hloc_path: Path, tmp_path: Path, model: str) -> None:
+    (tmp_path / "images").symlink_to(photos)
+    outputs, pair = tmp_path / "outputs", ("left.png", "sub/right.png")
+    describe_folder(photos, tmp_path / "features.h5", DescribeSettings(model, max_keypoints=500), workers=1)
+    match_pairs(tmp_path / "features.h5", all_pairs(NAMES), tmp_path / "matches.h5", workers=1)
+    export_features(tmp_path / "features.h5", outputs / f"feats-{model}.h5")
+    ours = outputs / f"feats-{model}_matches-doap_pairs-matches.h5"
+    export_matches(tmp_path / "matches.h5", tmp_path / "features.h5", ours, pairs=outputs / "pairs-matches.txt")
+    run_page(tmp_path, hloc_path, model)
+    # hloc's matcher on our file.
+    collection = FeatureCollection(tmp_path / "features.h5")
+    assert_equal_but_for_ties(read_matches(outputs / "hloc-matches.h5", pair), *(collection[name] for name in pair))
+    with h5py.File(outputs / "hloc-matches.h5") as theirs, h5py.File(ours) as own:
+        assert set(theirs) <= set(own)
+        rows, scores = (own["left.png/sub-right.png"][name][()] for name in ("matches0", "matching_scores0"))
+        group = theirs["left.png/sub-right.png"]
+        agree = (rows >= 0) & (rows == group["matches0"][()])
+        np.testing.assert_allclose(group["matching_scores0"][()][agree], scores[agree], atol=1e-3)
+    # Our extractor and our matcher in hloc.
+    network, stored = load(model), outputs / f"feats-{model}-n4096-r1600.h5"
+    expected = {
+        name: detect_and_describe(np.asarray(Image.open(photos / name)), network, max_keypoints=4096) for name in NAMES
+    }
+    with h5py.File(stored) as file:
+        for name, features in expected.items():
+            np.testing.assert_allclose(file[name]["keypoints"], features.keypoints, atol=1e-4)
+            descriptors = to_hloc(features.descriptors, "float16")
+            np.testing.assert_allclose(file[name]["descriptors"], descriptors, atol=1e-3)
+            assert file[name]["keypoints"].attrs["uncertainty"] == 1
+    found = read_matches(outputs / f"feats-{model}-n4096-r1600_matches-doap-mutual_pairs-all.h5", pair)
+    exact = as_set(match(*(expected[name] for name in pair), geometry=None))
+    assert len(found & exact) >= 0.99 * len(found | exact)  # float16; of equally near ones the first
+    if model == "doap-tiny-256b":
+        assert_equal_but_for_ties(found, *(expected[name] for name in pair))

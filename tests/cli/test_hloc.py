@@ -1,0 +1,69 @@
+"""`doap hloc`, as a user runs it."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import skimage
+from PIL import Image
+
+from doap.folders import DescribeSettings, describe_folder, match_pairs
+from folders.conftest import open_in_process
+from support.command_line import Doap
+
+
+@pytest.fixture
+def features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Features of two crops of a photo, and their matches in m.h5."""
+    monkeypatch.setattr("doap.folders.describing.open_engine", open_in_process)
+    monkeypatch.setattr("doap.folders.matching.open_engine", open_in_process)
+    monkeypatch.setattr("doap.folders.describing.start_loading", lambda *_: None)
+    camera = skimage.data.camera()
+    (tmp_path / "photos" / "sub").mkdir(parents=True)
+    for name, crop in (("a.png", camera[:250, :250]), ("sub/b.png", camera[20:270, 30:280])):
+        Image.fromarray(np.ascontiguousarray(crop)).save(tmp_path / "photos" / name)
+    describe_folder(tmp_path / "photos", tmp_path / "f.h5", DescribeSettings("doap-demo-128", max_keypoints=100))
+    match_pairs(tmp_path / "f.h5", [("a.png", "sub/b.png")], tmp_path / "m.h5")
+    return tmp_path / "f.h5"
+
+
+def test_files_are_written_and_kept(doap: Doap, features: Path) -> None:
+    status, shown, errors = doap("hloc", features, "--matches", "m.h5", "-o", "out", "--half")
+    assert (status, errors) == (0, "")
+    name = Path("out/feats-doap-demo-128.h5")
+    matches = Path("out/feats-doap-demo-128_matches-doap_pairs-m.h5")
+    assert shown == f"{name}: features of 2 images\n{matches}: matches of 1 pairs\n"
+    assert Path("out/pairs-m.txt").read_text() == "a.png sub/b.png\n"
+    with h5py.File(name) as file:
+        assert file["sub/b.png"]["descriptors"].dtype == np.float16
+    with h5py.File(matches) as file:
+        assert (file["a.png/sub-b.png"]["matches0"][()] >= 0).sum() > 30
+    assert doap("hloc", features, "--matches", "m.h5", "-o", "out", "--half")[1].count("up to date") == 2
+    status, shown, _ = doap("hloc", features, "--matches", "m.h5", "-o", "out", "--half", "--verified")
+    assert "feats-doap-demo-128_matches-verified_pairs-m.h5: matches of 1 pairs\n" in shown
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        name.name, matches.name, matches.name.replace("matches-doap", "matches-verified"), "pairs-m.txt"
+    ]  # fmt: skip
+
+
+def test_errors_are_one_line_and_nothing_is_replaced(doap: Doap, features: Path) -> None:
+    Path("out").mkdir()
+    target = Path("out/feats-doap-demo-128.h5")
+    target.write_bytes(b"precious")
+    Path("file").write_text("")
+    for arguments, message in (
+        ((features, "-o", "out"), "was not written by doap hloc; choose another output, or --force"),
+        ((features, "-o", "out", "--verified"), "name their file with --matches"),
+        ((features, "-o", "new", "--matches", features), "no matches in it; write some with doap match"),
+        (("photos", "-o", "new"), "no features in it; write some with doap describe"),
+        (("m.h5", "-o", "new"), "no features in it"),
+        (("none.h5", "-o", "new"), "no such file"),
+        ((features, "-o", "file"), "file: cannot create this folder"),
+    ):
+        status, _, errors = doap("hloc", *arguments)
+        assert (status, errors.count("\n")) == (1, 1), errors
+        assert message in errors
+    assert target.read_bytes() == b"precious"
+    assert not Path("new").exists()
+    assert doap("hloc", features, "-o", "out", "--force")[0] == 0
