@@ -5,7 +5,7 @@ import math
 from copy import deepcopy
 from pathlib import Path
 
-from doap.bridges.onnx import torch_formats
+from doap.bridges.onnx.torch_formats import export_program, export_script, is_exported_by_torch
 from doap.choices import ExportFormat, ExportGraph, ExportPrecision
 from doap.errors import DoapError
 from doap.features.describers import DETECTOR
@@ -77,8 +77,8 @@ def export_model(
             cut = float(metadata["extent"]) if graph == "image" else None
             temporary.write_bytes(build_onnx(prepared, cut, ranges, metadata))
         else:
-            write = torch_formats.write_torchscript if chosen == "torchscript" else torch_formats.write_torch_export
-            write(prepare(descriptor, precision), temporary, json.dumps(metadata))
+            export = export_script if chosen == "torchscript" else export_program
+            temporary.write_bytes(export(prepare(descriptor, precision), json.dumps(metadata)))
     return metadata
 
 
@@ -111,7 +111,7 @@ def _check_target(output: Path, format: ExportFormat, force: bool) -> None:
 
         is_ours = is_exported_onnx(output)
     else:
-        is_ours = torch_formats.is_exported_by_torch(output)
+        is_ours = is_exported_by_torch(output)
     if not is_ours:
         raise DoapError(f"{output}: exists and was not exported by doap; choose another name, or --force replaces it")
 

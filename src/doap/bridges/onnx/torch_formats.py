@@ -1,5 +1,6 @@
 """Models as programs of `torch.export` and TorchScript, which need torch but not doap."""
 
+import io
 import warnings
 import zipfile
 from pathlib import Path
@@ -32,30 +33,42 @@ class _PatchModel(nn.Module):
         return descriptors
 
 
-def write_torch_export(model: Descriptor, path: Path, metadata: str) -> None:
-    """Write a .pt2 file of `torch.export`, with dynamic batch and size of patches.
+def export_program(model: Descriptor, metadata: str) -> bytes:
+    """Export a model with `torch.export`, with dynamic batch and size of patches.
 
     Args:
         model: Model from `prepare`.
-        path: File to write.
         metadata: Text stored in the file as `doap.json`.
+
+    Returns:
+        Content of a .pt2 file.
     """
     count, height, width = (torch.export.Dim(name, min=1, max=MAX_DIMENSION) for name in ("N", "H", "W"))
     with torch.no_grad():
         program = torch.export.export(
             _PatchModel(model).eval(), (_example(model),), dynamic_shapes=({0: count, 1: height, 2: width},)
         )
-    torch.export.save(program, path, extra_files={EXTRA_FILE: metadata})
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # paths of this installation
+    content = io.BytesIO()
+    torch.export.save(program, content, extra_files={EXTRA_FILE: metadata})
+    return content.getvalue()
 
 
-def write_torchscript(model: Descriptor, path: Path, metadata: str) -> None:
-    """Write a .pt file of TorchScript, with dynamic batch and size of patches; arguments as `write_torch_export`."""
+def export_script(model: Descriptor, metadata: str) -> bytes:
+    """Export a model as TorchScript, with dynamic batch and size of patches; arguments as `export_program`.
+
+    Returns:
+        Content of a .pt file.
+    """
+    content = io.BytesIO()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript is deprecated; checks of shapes are constant, as they should be
         traced = torch.jit.trace(  # type: ignore[no-untyped-call]
             _PatchModel(model).eval(), _example(model), check_trace=False
         )
-        torch.jit.save(traced, path, _extra_files={EXTRA_FILE: metadata})
+        torch.jit.save(traced, content, _extra_files={EXTRA_FILE: metadata})
+    return content.getvalue()
 
 
 def is_exported_by_torch(path: Path) -> bool:
