@@ -15,6 +15,7 @@ VERBS = {
     "demo": Verb("doap.cli.demo", "demo"),
     "match": Verb("doap.cli.match", "match"),
     "describe": Verb("doap.cli.describe", "describe"),
+    "colmap": Verb("doap.cli.colmap", "colmap"),
     "dbow": Verb("doap.cli.dbow", "dbow"),
     "train": Verb("doap.cli.train", "train", RenamingCommand),
     "sweep": Verb("doap.cli.sweep", "sweep"),
