@@ -9,6 +9,7 @@ import skimage
 import torch
 
 from doap.types import Grey
+from support.clean_environment import CleanEnvironment, make_core_environment, make_examples_environment
 from support.local_server import Site, serving
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -61,6 +62,19 @@ def published_baselines() -> Path:
 def south_building() -> Path:
     """Overlapping photos of a building."""
     return beside("sfm", "south_building")
+
+
+@pytest.fixture(scope="session")
+def core_environment(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> CleanEnvironment:
+    """An environment with the wheel alone."""
+    folder = tmp_path_factory.getbasetemp()
+    return make_core_environment(folder if worker_id == "master" else folder.parent)
+
+
+@pytest.fixture(scope="session")
+def examples_environment(core_environment: CleanEnvironment) -> CleanEnvironment:
+    """An environment with the wheel and what the examples ask for."""
+    return make_examples_environment(core_environment)
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """What `pip install doap` gives: the core alone matches images, and every command says which extra it needs."""
 
-import os
 import subprocess
 import sys
 import tomllib
-import venv
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 import skimage
 
 from doap.extras import OPTIONAL, PACKAGE_EXTRAS
+from support.clean_environment import CleanEnvironment
 
 ROOT = Path(__file__).parents[1]
 STEREO = Path(skimage.__file__).parent / "data"
@@ -95,28 +94,13 @@ def test_help_does_not_import_torch(command: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-
-    def run(*command: object, cwd: Path = tmp_path) -> str:
-        result = subprocess.run(
-            list(map(str, command)), cwd=cwd, env=clean, capture_output=True, text=True, timeout=1200, check=False
-        )
-        assert result.returncode == 0, result.stderr
-        return result.stdout
-
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "dist", ROOT)
-    (wheel,) = (tmp_path / "dist").glob("doap-*.whl")
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    constraints = ROOT / "constraints.txt"
-    (torch,) = (line for line in constraints.read_text().splitlines() if line.startswith("torch=="))
-    for requirement in (torch, wheel):
-        run(python, "-m", "pip", "install", "--quiet", "--constraint", constraints, requirement)
-    installed = run(python, "-m", "pip", "list", "--format", "freeze").lower()
-    for name in ("lightning", "tensorboard", "matplotlib", "scipy", "h5py", "scikit", "kornia", "pytest"):
+def test_the_wheel_works_in_a_clean_environment(tmp_path: Path, core_environment: CleanEnvironment) -> None:
+    installed = core_environment.pip("list", "--format", "freeze").lower()
+    assert "doap==" in installed
+    for name in ("lightning", "tensorboard", "matplotlib", "scipy", "h5py", "scikit", "kornia", "onnx", "pytest"):
         assert name not in installed
-    assert run(python, "-c", "import doap; print(doap.__file__)").startswith(str(tmp_path / "env"))
-    assert "doap-128" in run(python, "-m", "doap", "models")
-    matched = run(tmp_path / "env" / "bin" / "doap", "match", LEFT, RIGHT, "-o", tmp_path / "matches.png")
+    imported = core_environment.run("python", "-c", "import doap; print(doap.__file__)", cwd=tmp_path)
+    assert imported.startswith(str(core_environment.folder))
+    assert "doap-128" in core_environment.run("python", "-m", "doap", "models", cwd=tmp_path)
+    matched = core_environment.run("doap", "match", LEFT, RIGHT, "-o", tmp_path / "matches.png", cwd=tmp_path)
     assert int(matched.split()[0]) > 300
