@@ -195,9 +195,12 @@ class DoapFeature2D:
         return cv2.BFMatcher(self.defaultNorm(), crossCheck)
 
     def flannParams(self) -> tuple[FlannParams, FlannParams]:
-        """Return index and search parameters: `cv2.FlannBasedMatcher(*feature.flannParams())`."""
+        """Return index and search parameters: `cv2.FlannBasedMatcher(*feature.flannParams())`.
+
+        Selected with benchmarks/opencv_bridge.py: an approximate search that finds most of the distinctive neighbours.
+        """
         if self.model.kind == "binary":
-            return {"algorithm": FLANN_INDEX_LSH, "table_number": 12, "key_size": 16, "multi_probe_level": 2}, {}
+            return {"algorithm": FLANN_INDEX_LSH, "table_number": 6, "key_size": 10, "multi_probe_level": 2}, {}
         return {"algorithm": FLANN_INDEX_KDTREE, "trees": 4}, {"checks": 128}
 
     def descriptorSize(self) -> int:
