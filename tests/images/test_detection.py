@@ -87,6 +87,13 @@ def test_the_strongest_are_selected_after_mask_and_response(name: str, crop: Gre
     assert len(detect(crop, name, min_response=1e9)) == 0
 
 
+def test_a_lower_response_gives_weaker_dog_frames_too(crop: Grey) -> None:
+    default, weaker = detect(crop), detect(crop, min_response=0.005)
+    assert len(weaker) > 1.2 * len(default)
+    assert 0.005 <= weaker.responses.min() < 0.006 < 0.0133 <= default.responses.min()
+    np.testing.assert_array_equal(weaker.frames[: len(default)], default.frames)
+
+
 def test_masks_apply_to_the_full_image_when_detection_halves_it(crop: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
     large = crop.repeat(2, 0).repeat(2, 1)
     monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", crop.size)
@@ -183,9 +190,9 @@ def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.
     """The CPU plays the device: the same code runs on CUDA."""
     calls = []
 
-    def find(images: torch.Tensor, limit: int | None) -> list[Detections]:
+    def find(images: torch.Tensor, limit: int | None, min_response: float) -> list[Detections]:
         calls.append((*images.shape, limit))
-        return find_dog_batch(images, limit)
+        return find_dog_batch(images, limit, min_response)
 
     monkeypatch.setattr(detection, "find_dog_batch", find)
     monkeypatch.setattr(detection, "DEVICE_TYPES", ("cpu",))

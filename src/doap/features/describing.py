@@ -80,7 +80,8 @@ def detect_and_describe(
             shape, then oriented along the dominant gradient.
         max_keypoints: Number of strongest frames to keep per image; None keeps all.
         mask: (H, W) array or tensor, a list of them for several images; frames are kept where it is not 0.
-        min_response: Smallest response of a frame, in the units of the detector.
+        min_response: Smallest response of a frame, in the units of the detector; for "dog", values below its default
+            of 0.0133 give weaker frames, too.
         max_size: Longest side at which keypoints are detected and described, in pixels; larger images are reduced.
             Frames are always in pixels of the given image.
 

@@ -23,7 +23,7 @@ class DescribeSettings:
         detector: Name of a keypoint detector, see `doap.DETECTORS`.
         frames: "oriented", "upright" or "affine".
         max_keypoints: Number of strongest keypoints per image; None keeps all.
-        min_response: Smallest response of a keypoint, in the units of the detector.
+        min_response: Smallest response of a keypoint, in the units of the detector; see `doap.detect_and_describe`.
         max_size: Longest side in pixels at which images are described; larger ones are reduced. None reduces none.
         store: Number format of real-valued descriptors in the output.
         exif_rotation: Describe images upright as their EXIF data say; otherwise as their pixels are stored.

@@ -57,7 +57,8 @@ def detect(
             orientation remains; or "affine": adapted to affine shape, then oriented along the dominant gradient.
         max_keypoints: Number of strongest frames to keep; None keeps all.
         mask: (H, W); a frame is kept if the mask is not 0 at the pixel nearest to its centre.
-        min_response: Smallest response, in the units of the detector.
+        min_response: Smallest response, in the units of the detector. That of DoG frames is 0.0133 by default; a lower
+            one gives weaker frames.
 
     Raises:
         DoapError: If an argument is out of range, or a detector returns something else than frames or keypoints.
@@ -66,7 +67,7 @@ def detect(
     if max_keypoints == 0:
         return Detections.none()
     if detector == "dog" and isinstance(image, Tensor) and image.device.type in DEVICE_TYPES:
-        (found,) = _find_dog_on_device(image[None], _keypoints_needed(frames, max_keypoints, mask))
+        (found,) = _find_dog_on_device(image[None], _keypoints_needed(frames, max_keypoints, mask), min_response)
         return _shape(image, found, frames, max_keypoints, condition)
     grey = _to_array(image)
     if not isinstance(detector, str):
@@ -113,7 +114,7 @@ def detect_batch(
             for image, mask in zip(images, each, strict=True)
         ]
     conditions = [_check(images.shape[1:], detector, frames, max_keypoints, mask, min_response) for mask in each]
-    detections = _find_dog_on_device(images, _keypoints_needed(frames, max_keypoints, *each))
+    detections = _find_dog_on_device(images, _keypoints_needed(frames, max_keypoints, *each), min_response)
     return [
         _shape(image, found, frames, max_keypoints, condition)
         for image, found, condition in zip(images, detections, conditions, strict=True)
@@ -188,12 +189,13 @@ def _keypoints_needed(frames: FrameShape, max_keypoints: int | None, *masks: Mas
     return round(AFFINE_CANDIDATES * max_keypoints) if frames == "affine" else max_keypoints
 
 
-def _find_dog_on_device(images: Tensor, limit: int | None) -> list[Detections]:
+def _find_dog_on_device(images: Tensor, limit: int | None, min_response: float) -> list[Detections]:
     """Detect DoG frames in (B, H, W) on their device; images above `MAX_DETECTION_PIXELS` are halved."""
     if images[0].numel() <= frames_module.MAX_DETECTION_PIXELS:
-        return find_dog_batch(images, limit)
+        return find_dog_batch(images, limit, min_response)
     halves = torch.stack([torch.from_numpy(halve_resolution(_to_array(image))) for image in images])
-    return [found.from_half_resolution() for found in _find_dog_on_device(halves.to(images.device), limit)]
+    detections = _find_dog_on_device(halves.to(images.device), limit, min_response)
+    return [found.from_half_resolution() for found in detections]
 
 
 def _find_affine(detector: str, image: Grey, limit: int | None, condition: Filter) -> Detections:

@@ -18,6 +18,8 @@ from doap.types import Frames, Grey
 
 # SIFT's pyramid takes about 60 times the memory of the image; larger images are halved before detection.
 MAX_DETECTION_PIXELS = 12_000_000
+DOG_LAYERS = 3  # per octave
+DOG_CONTRAST = 0.04  # OpenCV's contrast threshold: DOG_LAYERS times the smallest response
 SAME_SCALE = 1e-4  # relative difference below which two frames at the same centre differ by a rotation only
 
 
@@ -57,7 +59,7 @@ class Filter:
 
     Attributes:
         mask: (H, W) bool of the full image: where the nearest pixel to a centre is False, the detection is dropped.
-        min_response: Smallest response; 0 keeps all.
+        min_response: Smallest response; 0 keeps all that the detector finds by default.
         factor: Pixels of the full image per pixel of the image in which frames are detected.
     """
 
@@ -106,14 +108,21 @@ def detect_dog(image: Grey, limit: int | None = None) -> Frames:
 
 
 def find_dog(image: Grey, limit: int | None, condition: Filter) -> Detections:
-    """Detect difference-of-Gaussian frames with their responses; see `detect_dog`."""
+    """Detect difference-of-Gaussian frames with their responses; see `detect_dog` and `dog_contrast`."""
     if min(image.shape) < 3 or limit == 0:
         return Detections.none()
     # OpenCV retains the strongest itself, ties included, before thousands of Python objects are made.
     retained = limit if limit is not None and condition.keeps_all else 0
-    keypoints = cv2.SIFT.create(retained, enable_precise_upscale=True).detect(image, None)
+    contrast = dog_contrast(condition.min_response)
+    sift = cv2.SIFT.create(retained, DOG_LAYERS, contrast, enable_precise_upscale=True)
+    keypoints = sift.detect(image, None)
     detections = detections_from_keypoints(keypoints)
     return detections[condition.keeps(detections.frames[:, :, 2], detections.responses)][:limit]
+
+
+def dog_contrast(min_response: float) -> float:
+    """Return OpenCV's contrast threshold: its default, or a lower one if weaker keypoints are asked for."""
+    return min(DOG_CONTRAST, DOG_LAYERS * min_response) if min_response > 0 else DOG_CONTRAST
 
 
 def find_bounded(find: Finder, image: Grey, limit: int | None, condition: Filter) -> Detections:

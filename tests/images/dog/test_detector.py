@@ -13,9 +13,9 @@ from doap.images.frames import Detections, first_of_each_ellipse
 from doap.types import Grey
 
 
-def opencv(image: Grey) -> NDArray[np.float64]:
+def opencv(image: Grey, contrast: float = 0.04) -> NDArray[np.float64]:
     """Return x, y, scale, angle and response of OpenCV's keypoints, (N, 5)."""
-    keypoints = cv2.SIFT.create(enable_precise_upscale=True).detect(image, None)
+    keypoints = cv2.SIFT.create(0, 3, contrast, enable_precise_upscale=True).detect(image, None)
     return np.array([(*k.pt, k.size / 2, k.angle, k.response) for k in keypoints])
 
 
@@ -41,6 +41,15 @@ def test_keypoints_are_opencvs(rows: slice, columns: slice, photo: Grey) -> None
     assert share > 0.99
     assert abs(len(found) - len(expected)) <= 0.01 * len(expected)
     assert (np.diff(found.responses) <= 0).all()
+
+
+def test_weaker_keypoints_are_opencvs(photo: Grey) -> None:
+    image = np.ascontiguousarray(photo[100:300, 150:400])
+    (found,) = find_dog_batch(torch.from_numpy(image)[None], min_response=0.02 / 3)
+    expected = opencv(image, contrast=0.02)
+    assert len(expected) > 1.1 * len(opencv(image))
+    assert share_reproduced(found, expected) > 0.99
+    assert abs(len(found) - len(expected)) <= 0.01 * len(expected)
 
 
 def test_every_octave_takes_part() -> None:

@@ -9,13 +9,13 @@ from doap.images import frames as frames_module
 from doap.images.dog.extrema import Extrema, find_extrema
 from doap.images.dog.orientation import find_orientations
 from doap.images.dog.scale_space import Stacks, build_scale_space
-from doap.images.frames import Detections, frames_from_table
+from doap.images.frames import Detections, dog_contrast, frames_from_table
 
 MIN_SIDE = 3  # pixels
 MAX_BITS = 0x7FFFFFFF  # of a float32 of at least 0
 
 
-def find_dog_batch(images: Tensor, limit: int | None = None) -> list[Detections]:
+def find_dog_batch(images: Tensor, limit: int | None = None, min_response: float = 0.0) -> list[Detections]:
     """Detect DoG frames with their orientations, strongest first.
 
     The keypoints are those of `cv2.SIFT` with its default settings and `enable_precise_upscale`, up to rounding. As
@@ -25,6 +25,7 @@ def find_dog_batch(images: Tensor, limit: int | None = None) -> list[Detections]
         images: (B, H, W) grey values 0..255 on any device.
         limit: Number of strongest keypoints per image whose frames are needed; None for all. A keypoint with several
             orientations gives several frames.
+        min_response: If positive and below the default threshold, the threshold to use; see `dog_contrast`.
 
     Returns:
         Detections per image.
@@ -36,13 +37,13 @@ def find_dog_batch(images: Tensor, limit: int | None = None) -> list[Detections]
     detections = []
     with torch.no_grad():
         for start in range(0, count, together):
-            detections += _find(images[start : start + together], limit)
+            detections += _find(images[start : start + together], limit, dog_contrast(min_response))
     return detections
 
 
-def _find(images: Tensor, limit: int | None) -> list[Detections]:
+def _find(images: Tensor, limit: int | None, contrast: float) -> list[Detections]:
     space = build_scale_space(images)
-    extrema = _sort(find_extrema(space))
+    extrema = _sort(find_extrema(space, contrast))
     strongest = extrema if limit is None else extrema[_rank(extrema.image) < limit]
     table = _orient(space, strongest)
     # A keypoint without a peak in its histogram gives no frame, which is rare.

@@ -3,6 +3,7 @@
 Every operation takes the extrema of all octaves and images: on a GPU, time is spent on the number of operations.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,9 +15,7 @@ from torch import Tensor
 from doap.devices import uses_triton
 from doap.images.dog.scale_space import BORDER, LAYERS, SIGMA, Stacks
 
-CONTRAST_THRESHOLD = 0.04
 EDGE_THRESHOLD = 10.0
-CANDIDATE_THRESHOLD = 1.0  # grey levels, before refinement: ⌊255 · 0.5 · CONTRAST_THRESHOLD / LAYERS⌋
 REFINEMENTS = 5
 
 # Steps (x, y, layer) from an extremum to itself, to its neighbours along each axis, and along each pair of axes.
@@ -64,36 +63,42 @@ class Extrema:
         return SIGMA * 2 ** ((self.pixel[:, 2] + self.offset[:, 2]) / LAYERS)
 
 
-def find_extrema(space: Stacks) -> Extrema:
-    """Find the extrema of the differences of Gaussian levels, one per pixel."""
+def find_extrema(space: Stacks, contrast: float) -> Extrema:
+    """Find the extrema of the differences of Gaussian levels, one per pixel.
+
+    Args:
+        space: Gaussian levels.
+        contrast: Smallest response times the number of layers.
+    """
+    candidate = float(math.floor(255 * 0.5 * contrast / LAYERS))  # grey levels, before refinement
     if uses_triton(space.flat):
         kernels = import_module("doap.images.dog.triton_dog")
-        thresholds = CANDIDATE_THRESHOLD, CONTRAST_THRESHOLD, EDGE_THRESHOLD
+        thresholds = candidate, contrast, EDGE_THRESHOLD
         places, refined = kernels.find_extrema(space.octaves, space.flat, LAYERS, BORDER, REFINEMENTS, thresholds)
         return Extrema(places[:, 0], places[:, 1], places[:, 2:], refined[:, :3], refined[:, 3])
     shapes = [(len(levels), LAYERS + 2, *levels.shape[2:]) for levels in space.octaves]
     differences = Stacks.empty([(b, p, h, w) for b, p, h, w in shapes], space.flat.device)
     for levels, target in zip(space.octaves, differences.octaves, strict=True):
         torch.sub(levels[:, 1:], levels[:, :-1], out=target)
-    octave, image, pixel, offset = _refine(differences, *_find_candidates(differences))
+    octave, image, pixel, offset = _refine(differences, *_find_candidates(differences, candidate))
     values = _Neighbourhood(differences, octave, image)
     values.move(pixel)
     response = (values.centre + (values.gradient * offset).sum(1) / 2) / 255
     (xx, yy, _), (xy, _, _) = values.curvature.unbind(1), values.mixed.unbind(1)
     trace, determinant = xx + yy, xx * yy - xy * xy
-    keep = response.abs() * LAYERS >= CONTRAST_THRESHOLD
+    keep = response.abs() * LAYERS >= contrast
     keep &= (determinant > 0) & (trace**2 * EDGE_THRESHOLD < (EDGE_THRESHOLD + 1) ** 2 * determinant)
     return Extrema(octave, image, pixel, offset, response.abs())[keep.nonzero()[:, 0]]
 
 
-def _find_candidates(differences: Stacks) -> tuple[Tensor, Tensor, Tensor]:
+def _find_candidates(differences: Stacks, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return octave, image and pixel of the values not below (or not above) their 26 neighbours."""
     found = [torch.zeros(0, 5, dtype=torch.int64, device=differences.flat.device)]
     for octave, stack in enumerate(differences.octaves):
         centre = stack[:, 1:-1, BORDER:-BORDER, BORDER:-BORDER]
         nearby = stack[:, :, BORDER - 1 : 1 - BORDER, BORDER - 1 : 1 - BORDER]
-        candidates = (centre > CANDIDATE_THRESHOLD) & (centre >= _over_neighbours(torch.maximum, nearby))
-        candidates |= (centre < -CANDIDATE_THRESHOLD) & (centre <= _over_neighbours(torch.minimum, nearby))
+        candidates = (centre > threshold) & (centre >= _over_neighbours(torch.maximum, nearby))
+        candidates |= (centre < -threshold) & (centre <= _over_neighbours(torch.minimum, nearby))
         image, layer, y, x = candidates.nonzero().unbind(1)
         found.append(torch.stack([torch.full_like(x, octave), image, x + BORDER, y + BORDER, layer + 1], 1))
     table = torch.cat(found)
