@@ -35,5 +35,26 @@ ExportGraph = Literal["patches", "image"]
 ExportPrecision = Literal["fp32", "fp16", "int8"]
 """Arithmetic of an exported network."""
 
+CAMERA_MODELS = (
+    "SIMPLE_PINHOLE",
+    "PINHOLE",
+    "SIMPLE_RADIAL",
+    "RADIAL",
+    "OPENCV",
+    "OPENCV_FISHEYE",
+    "FULL_OPENCV",
+    "FOV",
+    "SIMPLE_RADIAL_FISHEYE",
+    "RADIAL_FISHEYE",
+    "THIN_PRISM_FISHEYE",
+)
+"""Names of COLMAP's camera models, in the order of their numbers."""
+
+CameraMode = Literal["auto", "single", "per-folder", "per-image"]
+"""Which images share a camera of COLMAP; named as in pycolmap."""
+
+PairChoice = Literal["exhaustive", "retrieval", "sequential"]
+"""Pairs of a folder's images to match: all, each image with similar ones, or with those that follow it by name."""
+
 DEFAULT_EXTENT = 12.0
 """Half the side of a patch in units of its frame's scale, if none is specified."""

@@ -16,23 +16,29 @@ from doap.folders import DescribeSettings
 from folders.conftest import open_in_process
 
 Colmap = Callable[..., str]
-SETTINGS = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=400))
+SETTINGS = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=300))
+
+
+def stay_in_process(patch: pytest.MonkeyPatch) -> None:
+    """Describe and match in this process; starting workers takes seconds."""
+    for module in ("doap.folders.describing", "doap.bridges.colmap.project"):
+        patch.setattr(f"{module}.open_engine", open_in_process)
+    patch.setattr("doap.folders.describing.start_loading", lambda *_: None)
 
 
 @pytest.fixture(scope="session")
 def in_process() -> Iterator[None]:
-    """Describe and match in this process; starting workers takes seconds."""
+    """Describe and match in this process."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("doap.folders.describing", "doap.bridges.colmap.project"):
-            patch.setattr(f"{module}.open_engine", open_in_process)
-        patch.setattr("doap.folders.describing.start_loading", lambda *_: None)
+        stay_in_process(patch)
         yield
 
 
 def write_photos(folder: Path) -> Path:
     """Write a stereo pair in subfolders, a crop of another size, and an image without keypoints."""
     left, right, _ = skimage.data.stereo_motorcycle()
-    photos = {"a/left.png": left, "b/right.png": right, "crop.png": left[60:460, 80:600]}
+    left, right = left[100:400, 100:500], right[100:400, 100:500]
+    photos = {"a/left.png": left, "b/right.png": right, "crop.png": left[20:280, 30:370]}
     for name, photo in {**photos, "blank.png": np.full((60, 80), 90, np.uint8)}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from doap.bridges.colmap.two_view import (
     estimate_geometry,
     quaternion,
 )
+from doap.choices import CAMERA_MODELS
 from doap.errors import DoapError
 from doap.images.frames import frames_from_columns
 
@@ -335,4 +336,5 @@ def test_an_unknown_number_of_parameters_is_refused() -> None:
         CameraSettings("PINHOLE", (1.0, 2.0, 3.0))
     with pytest.raises(DoapError, match="camera model FISH: unknown"):
         CameraSettings("FISH")
-    assert {name: model.size for name, model in MODELS.items()}["FULL_OPENCV"] == 12
+    assert MODELS[CAMERA_MODELS.index("FULL_OPENCV")].size == 12
+    assert len(MODELS) == len(CAMERA_MODELS)

@@ -3,17 +3,15 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from doap.choices import CAMERA_MODELS, CameraMode
 from doap.errors import DoapError
 from doap.folders.settings import Identity
-
-CameraMode = Literal["auto", "single", "per-folder", "per-image"]
-"""Which images share a camera; named as in pycolmap."""
 
 DEFAULT_FOCAL = 1.2  # in units of the longer side, as COLMAP's
 FILM_WIDTH = 35.0  # mm, to which COLMAP relates "FocalLengthIn35mmFilm"
@@ -25,13 +23,11 @@ class CameraModel:
     """A camera model.
 
     Attributes:
-        number: COLMAP's number of the model.
         focal_lengths: Number of focal lengths, 1 or 2; they come first, then the principal point.
         distortion: Initial values of the other parameters.
         is_perspective: Whether it is a pinhole camera up to a small distortion; the others are fisheye lenses.
     """
 
-    number: int
     focal_lengths: int
     distortion: tuple[float, ...] = ()
     is_perspective: bool = True
@@ -42,20 +38,20 @@ class CameraModel:
         return self.focal_lengths + 2 + len(self.distortion)
 
 
-MODELS = {
-    "SIMPLE_PINHOLE": CameraModel(0, 1),
-    "PINHOLE": CameraModel(1, 2),
-    "SIMPLE_RADIAL": CameraModel(2, 1, (0.0,)),
-    "RADIAL": CameraModel(3, 1, (0.0,) * 2),
-    "OPENCV": CameraModel(4, 2, (0.0,) * 4),
-    "OPENCV_FISHEYE": CameraModel(5, 2, (0.0,) * 4, is_perspective=False),
-    "FULL_OPENCV": CameraModel(6, 2, (0.0,) * 8),
-    "FOV": CameraModel(7, 2, (0.01,), is_perspective=False),
-    "SIMPLE_RADIAL_FISHEYE": CameraModel(8, 1, (0.0,), is_perspective=False),
-    "RADIAL_FISHEYE": CameraModel(9, 1, (0.0,) * 2, is_perspective=False),
-    "THIN_PRISM_FISHEYE": CameraModel(10, 2, (0.0,) * 8, is_perspective=False),
-}
-BY_NUMBER = {model.number: model for model in MODELS.values()}
+MODELS = (
+    CameraModel(1),
+    CameraModel(2),
+    CameraModel(1, (0.0,)),
+    CameraModel(1, (0.0,) * 2),
+    CameraModel(2, (0.0,) * 4),
+    CameraModel(2, (0.0,) * 4, is_perspective=False),
+    CameraModel(2, (0.0,) * 8),
+    CameraModel(2, (0.01,), is_perspective=False),
+    CameraModel(1, (0.0,), is_perspective=False),
+    CameraModel(1, (0.0,) * 2, is_perspective=False),
+    CameraModel(2, (0.0,) * 8, is_perspective=False),
+)
+"""Models by COLMAP's numbers; `CAMERA_MODELS` are their names."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +71,18 @@ class CameraSettings:
     mode: CameraMode = "auto"
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise DoapError(f"camera model {self.model}: unknown; choose one of {', '.join(MODELS)}")
+        if self.model not in CAMERA_MODELS:
+            raise DoapError(f"camera model {self.model}: unknown; choose one of {', '.join(CAMERA_MODELS)}")
         if self.mode not in get_args(CameraMode):
             raise DoapError(f"camera mode {self.mode}: unknown; choose one of {', '.join(get_args(CameraMode))}")
-        size = MODELS[self.model].size
+        size = MODELS[self.number].size
         if self.params is not None and len(self.params) != size:
             raise DoapError(f"camera model {self.model} has {size} parameters, not {len(self.params)}")
+
+    @property
+    def number(self) -> int:
+        """COLMAP's number of the model."""
+        return CAMERA_MODELS.index(self.model)
 
     def identity(self) -> Identity:
         """Return what decides the cameras of images."""
@@ -109,8 +110,10 @@ class Camera:
 
     def intrinsics(self) -> NDArray[np.float64] | None:
         """Return the (3, 3) matrix of a perspective camera of known focal length, without distortion; else None."""
-        model = BY_NUMBER.get(self.model)
-        if model is None or not (model.is_perspective and self.has_prior_focal):
+        if not (self.has_prior_focal and 0 <= self.model < len(MODELS)):
+            return None
+        model = MODELS[self.model]
+        if not model.is_perspective or len(self.params) != model.size:
             return None
         fx, fy = self.params[0], self.params[model.focal_lengths - 1]
         cx, cy = self.params[model.focal_lengths : model.focal_lengths + 2]
@@ -148,12 +151,12 @@ def read_image_camera(path: Path) -> ImageCamera:
 def new_camera(image: ImageCamera, settings: CameraSettings) -> Camera:
     """Return the camera of an image."""
     width, height = image.size
-    model = MODELS[settings.model]
+    model = MODELS[settings.number]
     if settings.params is not None:
-        return Camera(model.number, width, height, settings.params, True)
+        return Camera(settings.number, width, height, settings.params, True)
     focal = image.focal_length or DEFAULT_FOCAL * max(image.size)
     params = (focal,) * model.focal_lengths + (width / 2, height / 2) + model.distortion
-    return Camera(model.number, width, height, params, image.focal_length is not None)
+    return Camera(settings.number, width, height, params, image.focal_length is not None)
 
 
 def sharing_key(name: str, image: ImageCamera, mode: CameraMode) -> tuple[object, ...]:

@@ -4,13 +4,11 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from doap.choices import PairChoice
 from doap.errors import DoapError
 from doap.folders import Pair, all_pairs, read_pairs, retrieve_pairs
 from doap.types import Progress
-
-PairChoice = Literal["exhaustive", "retrieval", "sequential"]
 
 
 @dataclass(frozen=True)

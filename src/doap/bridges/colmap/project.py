@@ -1,6 +1,6 @@
 """Folders of images to COLMAP databases with features and verified matches of doap."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,12 +130,10 @@ def build_project(
     listed = read_choice(run.settings.pairs, [image.name for image in named])
     identity = run.settings.identity() | run.settings.cameras.identity()
     with only_writer(summary.database):
-        if summary.database.exists() and not force:
-            with open_database(summary.database) as database:
-                _check_settings(database, summary.database, identity)
+        is_new = not summary.database.exists() or _allowed(force, lambda: _check_project(summary.database, identity))
         features = run.describe([image.name for image in named], summary.database.with_name(FEATURES), summary)
         described = [image for image in named if image.name in features.stamps]
-        if force or not summary.database.exists():
+        if is_new:
             create_database(summary.database)
         with open_database(summary.database) as database:
             with database.transaction():
@@ -192,13 +190,13 @@ def import_into_database(
         missing = sorted(stored.keys() - set(names))
         summary.failures = [f"{name}: in the database, but not in {images}" for name in missing]
         listed = read_choice(run.settings.pairs, stored)
-        if not force:
-            _check_features(opened, summary.database, [stored[name].number for name in names], identity)
+        numbers = [stored[name].number for name in names]
+        is_replaced = _allowed(force, lambda: _check_features(opened, summary.database, numbers, identity))
         features = run.describe(names, summary.database.with_name(f"{summary.database.stem}-{FEATURES}"), summary)
         names = [name for name in names if name in features.stamps]
         check_sizes(opened, features, {name: stored[name] for name in names}, run.images)
         with opened.transaction():
-            if force:
+            if is_replaced:
                 opened.remove_features([stored[name].number for name in names])
             opened.write_settings(identity)
         run.fill(opened, features, names, listed, summary)
@@ -224,9 +222,21 @@ def _find_images(folder: Path, summary: ProjectSummary) -> list[NamedImage]:
     return named
 
 
-def _check_settings(database: Database, path: Path, identity: Identity) -> None:
+def _allowed(force: bool, check: Callable[[], None]) -> bool:
+    """Return whether a check fails that is then overruled by `force`; raise its error otherwise."""
+    try:
+        check()
+    except DoapError:
+        if not force:
+            raise
+        return True
+    return False
+
+
+def _check_project(path: Path, identity: Identity) -> None:
     """Raise DoapError if a database is not one of ours with the same settings."""
-    old = database.settings()
+    with open_database(path) as database:
+        old = database.settings()
     if old is None:
         raise DoapError(f"{path}: written by another program; --database adds to it, --force replaces it")
     check_identity(path, old, identity, "features and matches")

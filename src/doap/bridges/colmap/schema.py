@@ -37,7 +37,7 @@ CREATE TABLE two_view_geometries (
 """
 
 # What an interrupted run has finished; COLMAP ignores the table.
-OWN_TABLE = "CREATE TABLE IF NOT EXISTS doap (kind TEXT, id INTEGER, value TEXT, PRIMARY KEY(kind, id))"
+OWN_TABLE = "CREATE TABLE IF NOT EXISTS doap (kind TEXT, id INTEGER, value TEXT, PRIMARY KEY(kind, id)) WITHOUT ROWID"
 
 WRITTEN = {
     "cameras": {"camera_id", "model", "width", "height", "params", "prior_focal_length"},

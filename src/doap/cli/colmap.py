@@ -1,0 +1,201 @@
+"""`doap colmap`."""
+
+import shlex
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from doap.choices import CAMERA_MODELS, DETECTOR_NAMES, CameraMode, FrameShape, PairChoice
+from doap.cli.console import choose_device, say, step_bar
+from doap.cli.engine_options import EngineOption, WorkersOption
+from doap.cli.model_options import DeviceOption, ModelOption, PrecisionOption
+from doap.errors import DoapError
+from doap.networks import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from doap.bridges.colmap import PairSettings, ProjectSummary
+    from doap.bridges.colmap.reconstruction import ReconstructionSummary
+
+EXAMPLE = "Example: doap colmap photos/ -o project --reconstruct"
+
+CHOICES: tuple[PairChoice, ...] = get_args(PairChoice)
+
+
+def colmap(
+    images: Annotated[Path, typer.Argument(metavar="IMAGES", help="Folder of images.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="PROJECT", help="Folder for database.db and features.")
+    ] = None,
+    database: Annotated[
+        Path | None, typer.Option(help="Instead of a project: database of COLMAP in which the images are already.")
+    ] = None,
+    model: ModelOption = DEFAULT_MODEL,
+    pairs: Annotated[
+        str,
+        typer.Option(
+            metavar="exhaustive|retrieval|sequential|FILE",
+            help="All pairs; similar images; images that follow each other; or two names per line of a file.",
+        ),
+    ] = "exhaustive",
+    neighbours: Annotated[
+        int, typer.Option(min=1, help="Number of similar images, or of following ones, to match each image with.")
+    ] = 20,
+    quadratic: Annotated[
+        bool, typer.Option("--quadratic", help="sequential: match also with the images 1, 2, 4, 8, … places on.")
+    ] = False,
+    reconstruct: Annotated[
+        bool, typer.Option("--reconstruct", help="Make the sparse model with pycolmap, or else the colmap program.")
+    ] = False,
+    camera_model: Annotated[
+        str, typer.Option(metavar="NAME", help=f"Model of new cameras: {', '.join(CAMERA_MODELS)}.")
+    ] = "SIMPLE_RADIAL",
+    camera_params: Annotated[
+        str | None, typer.Option(metavar="F,CX,CY,…", help="Its parameters; by default the focal length of EXIF.")
+    ] = None,
+    camera_mode: Annotated[
+        CameraMode,
+        typer.Option(help="Images of one camera: auto: of one device and focal length by their EXIF data."),
+    ] = "auto",
+    precision: PrecisionOption = "fast",
+    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
+    frames: Annotated[
+        FrameShape, typer.Option(help="oriented: along the dominant gradient; affine: with affine shape as well.")
+    ] = "oriented",
+    max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 8192,
+    max_size: Annotated[
+        int, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
+    ] = 3200,
+    masks: Annotated[
+        Path | None, typer.Option(help="Folder of masks NAME.png; keypoints where a mask is 0 are left out.")
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1.0, help="Keep matches below this ratio of distance to second distance, e.g. 0.9."),
+    ] = None,
+    max_distance: Annotated[
+        float | None, typer.Option(min=0, help="Keep matches up to this distance: 0 to 2, or a number of bits.")
+    ] = None,
+    threshold: Annotated[float, typer.Option(min=0.01, help="Largest error of a verified match, in pixels.")] = 1.5,
+    device: DeviceOption = None,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace features and matches of other settings or programs, and models.")
+    ] = False,
+) -> None:
+    """Make a COLMAP project: database with features, matches and verified geometry, and the sparse model.
+
+    Real-valued descriptors are matched by Euclidean distance, binary ones by Hamming distance. An interrupted run
+    continues when it is started again, also with new images. COLMAP 3.8 to 4.2 open the database.
+    docs/bridges/colmap.md describes it.
+    """
+    from doap.bridges.colmap import CameraSettings, ProjectSettings, build_project, import_into_database
+    from doap.bridges.colmap.cameras import parse_params
+    from doap.folders import DescribeSettings, MatchSettings
+
+    if (output is None) == (database is None):
+        raise DoapError("name the project to write with -o, or a database of COLMAP with --database")
+    if reconstruct:
+        from doap.bridges.colmap.reconstruction import choose_engine
+
+        choose_engine()  # fails now, not after hours of matching
+    settings = ProjectSettings(
+        DescribeSettings(model, precision, detector, frames, max_keypoints, max_size=max_size),
+        _pair_settings(pairs, neighbours, quadratic),
+        MatchSettings(ratio=ratio, max_distance=max_distance, threshold=threshold),
+        CameraSettings(camera_model, parse_params(camera_params) if camera_params else None, camera_mode),
+    )
+    chosen = "cpu" if device is None and (precision == "int8" or engine == "ray") else choose_device(device)
+    with step_bar() as progress:
+        if database is not None:
+            summary = import_into_database(
+                database,
+                images,
+                settings,
+                masks=masks,
+                device=chosen,
+                engine=engine,
+                workers=workers,
+                force=force,
+                progress=progress,
+            )
+        else:
+            summary = build_project(
+                images,
+                output or Path(),
+                settings,
+                masks=masks,
+                device=chosen,
+                engine=engine,
+                workers=workers,
+                force=force,
+                progress=progress,
+            )
+    _report(summary)
+    if reconstruct:
+        _reconstruct(summary, images, force)
+    else:
+        say(f"next: {_command('gui', summary.database, images)}, or the same command with --reconstruct")
+
+
+def _pair_settings(pairs: str, neighbours: int, quadratic: bool) -> "PairSettings":
+    from doap.bridges.colmap import PairSettings
+
+    for choice in CHOICES:
+        if pairs == choice:
+            return PairSettings(choice, neighbours, quadratic)
+    if not Path(pairs).exists():
+        raise DoapError(f"--pairs {pairs}: neither {', '.join(CHOICES)} nor a file; write two image names per line")
+    return PairSettings(Path(pairs))
+
+
+def _reconstruct(summary: "ProjectSummary", images: Path, force: bool) -> None:
+    from doap.bridges.colmap.reconstruction import reconstruct
+
+    output = summary.database.with_name("sparse")
+    if output.exists() and not (force or summary.described or summary.matched):
+        say(f"{output}: made by an earlier run; --force makes it again")
+        return
+    with step_bar() as progress:
+        made = reconstruct(
+            summary.database,
+            images,
+            output,
+            force=force,
+            progress=lambda done, total: progress("reconstructing", done, total),
+        )
+    _report_models(made, summary, output)
+    say(f"next: {_command('gui', summary.database, images, output / '0')}")
+
+
+def _report(summary: "ProjectSummary") -> None:
+    for line in summary.failures:
+        say(f"skipped: {line}", style="yellow")
+    for name in summary.without_keypoints:
+        say(f"no keypoint: {name}", style="yellow")
+    earlier = summary.images - summary.described
+    note = f", {earlier} of them described by an earlier run" if earlier else ""
+    say(
+        f"{summary.images} images of {summary.cameras} cameras with {summary.keypoints:,} keypoints "
+        f"in {summary.database}{note}"
+    )
+    pairs, agreeing = len(summary.verified), [count for count in summary.verified if count]
+    note = f", {pairs - summary.matched} of them by an earlier run" if pairs > summary.matched else ""
+    median = f", {statistics.median(agreeing):.0f} in the median" if agreeing else ""
+    say(f"{pairs} pairs matched{note}; {len(agreeing)} have verified matches{median}")
+
+
+def _report_models(made: "ReconstructionSummary", summary: "ProjectSummary", output: Path) -> None:
+    for number, model in enumerate(made.models):
+        say(
+            f"{output / str(number)}: {model.registered_images} of {summary.images} images, {model.points:,} points, "
+            f"{model.observations:,} observations, error {model.mean_reprojection_error:.2f} pixels "
+            f"({made.engine} {made.version})"
+        )
+
+
+def _command(name: str, database: Path, images: Path, model: Path | None = None) -> str:
+    words = ["colmap", name, "--database_path", str(database), "--image_path", str(images)]
+    return shlex.join(words + (["--import_path", str(model)] if model else []))
