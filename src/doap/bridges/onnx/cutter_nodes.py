@@ -16,7 +16,7 @@ from doap.images.opencv_extraction import SUPERSAMPLING
 from doap.networks.graph_builder import GraphBuilder, Operand
 
 MAX_LEVELS = 12
-"""Levels of the pyramid in the graph: as many as an image has whose shorter side is less than 32,768 pixels."""
+"""Levels of the pyramid in the graph: all that images with a shorter side of up to 30,720 pixels have."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,41 @@ def add_cutter(graph: GraphBuilder, image: str, frames: str, size: int, extent: 
     """
     add = graph.add_node
     levels = _add_levels(graph, image)
+    numbers, frame_values = _add_frames(graph, frames, levels.last, size, extent)
+    start, height, width = (
+        _per_patch(graph, add("Gather", [table, numbers])) for table in (levels.starts, levels.heights, levels.widths)
+    )
+    axes = [_add_axis(graph, axis, frame_values, sides) for axis, sides in enumerate((width, height))]
+    samples: list[Operand] = []
+    phases = np.arange(SUPERSAMPLING * size, dtype=np.float32).reshape(size, SUPERSAMPLING).T
+    for rows in phases:  # one sample per pixel at a time: less memory than all at once
+        for columns in phases:
+            positions = [_add_positions(graph, axis, columns, rows[:, None]) for axis in axes]
+            samples.append(_add_samples(graph, levels.pixels, start, width, positions))
+    means = add("Mul", [add("Sum", samples), np.float32(1 / SUPERSAMPLING**2)])
+    return add("Clip", [add("Round", [means]), np.float32(0), np.float32(255)])
+
+
+def _add_frames(graph: GraphBuilder, frames: str, last: str, size: int, extent: float) -> tuple[str, list[str]]:
+    """Add what positions in the level of each frame depend on, as `extraction._extract_by_opencv`.
+
+    Returns:
+        Names of the level, (N,) int32; and of the steps between samples, (N, 2, 2) float32, the fraction, (N, 2)
+        float32, and the whole part, (N, 2) int32, of the position of the first sample.
+    """
+    add = graph.add_node
     is_finite = add("Less", [add("Abs", [frames]), np.float32(np.inf)])
-    finite = add("Clip", [add("Where", [is_finite, frames, np.float32(0)]), *_limits(MAX_COORDINATE)])
+    finite = add("Where", [is_finite, frames, np.float32(0)])
+    finite = add("Clip", [finite, np.float32(-MAX_COORDINATE), np.float32(MAX_COORDINATE)])
     exact = add("Cast", [finite], to=TensorProto.DOUBLE)
     shapes = add("Slice", [exact, np.array([0]), np.array([2]), np.array([2])])
     centres = add("Gather", [exact, np.int64(2)], axis=2)
-    numbers = _add_level_numbers(graph, shapes, levels.last, extent / size)
+    numbers = _add_level_numbers(graph, shapes, last, extent / size)
     shrink = add("Unsqueeze", [add("Gather", [0.5 ** np.arange(MAX_LEVELS), numbers]), np.array([1])])
     # The first sample lies at -1 + 1 / fine of the patch's coordinates, and samples are 2 / fine apart.
     fine = SUPERSAMPLING * size
-    steps = add("Mul", [shapes, add("Mul", [add("Unsqueeze", [shrink, np.array([2])]), np.float64(2 * extent / fine)])])
+    spacing = add("Mul", [add("Unsqueeze", [shrink, np.array([2])]), np.float64(2 * extent / fine)])
+    steps = add("Mul", [shapes, spacing])
     half = add("Mul", [add("ReduceSum", [steps, np.array([2])], keepdims=0), np.float64((fine - 1) / 2)])
     # Pixel centres: x of the image lies at (x + 0.5) / 2^l - 0.5 of level l.
     centres = add("Sub", [add("Mul", [add("Add", [centres, np.float64(0.5)]), shrink]), np.float64(0.5)])
@@ -89,23 +114,7 @@ def add_cutter(graph: GraphBuilder, image: str, frames: str, size: int, extent: 
     whole = add("Floor", [first])
     origin = add("Cast", [whole], to=TensorProto.INT32)
     fraction = add("Cast", [add("Sub", [first, whole])], to=TensorProto.FLOAT)
-    steps = add("Cast", [steps], to=TensorProto.FLOAT)
-    start, height, width = (
-        _per_patch(graph, add("Gather", [table, numbers])) for table in (levels.starts, levels.heights, levels.widths)
-    )
-    axes = [_add_axis(graph, axis, [steps, fraction, origin], sides) for axis, sides in enumerate((width, height))]
-    numbers_of_samples = np.arange(fine, dtype=np.float32).reshape(size, SUPERSAMPLING).T
-    samples = []
-    for rows in numbers_of_samples:  # one sample per pixel at a time: less memory than all at once
-        for columns in numbers_of_samples:
-            positions = [_add_positions(graph, axis, columns, rows[:, None]) for axis in axes]
-            samples.append(_add_samples(graph, levels.pixels, start, width, positions))
-    means = add("Mul", [add("Sum", list(samples)), np.float32(1 / SUPERSAMPLING**2)])
-    return add("Clip", [add("Round", [means]), np.float32(0), np.float32(255)])
-
-
-def _limits(largest: float) -> list[Operand]:
-    return [np.float32(-largest), np.float32(largest)]
+    return numbers, [add("Cast", [steps], to=TensorProto.FLOAT), fraction, origin]
 
 
 def _per_patch(graph: GraphBuilder, values: str) -> str:
@@ -119,7 +128,7 @@ def _add_levels(graph: GraphBuilder, image: str) -> _Levels:
     plane = add("Unsqueeze", [add("Cast", [image], to=TensorProto.FLOAT), np.array([0, 1])])
     taps = np.array([1, 3, 3, 1], np.float32) / 8
     kernel = graph.add_constant(np.outer(taps, taps)[None, None])
-    flat = [add("Reshape", [plane, np.array([-1])])]
+    flat: list[Operand] = [add("Reshape", [plane, np.array([-1])])]
     for _ in range(MAX_LEVELS - 1):
         # Two pixels after the last one serve sides of both parities: the last of an even side is not read.
         padded = add("Pad", [plane, np.array([0, 0, 1, 1, 0, 0, 2, 2])], mode="edge")
@@ -134,7 +143,7 @@ def _add_levels(graph: GraphBuilder, image: str) -> _Levels:
     starts = add("CumSum", [areas, np.int64(0)], exclusive=1)
     is_halved = add("GreaterOrEqual", [add("Min", [heights, widths]), np.int32(MIN_SIDE)])
     last = add("ReduceSum", [add("Cast", [is_halved], to=TensorProto.INT32), np.array([0])], keepdims=0)
-    return _Levels(add("Concat", list(flat), axis=0), starts, heights, widths, last)
+    return _Levels(add("Concat", flat, axis=0), starts, heights, widths, last)
 
 
 def _add_level_numbers(graph: GraphBuilder, shapes: str, last: str, factor: float) -> str:
@@ -161,8 +170,7 @@ def _add_axis(graph: GraphBuilder, axis: int, frames: Sequence[str], sides: str)
     Args:
         graph: Graph to add to.
         axis: 0 for x, 1 for y.
-        frames: Names of the steps between samples, (N, 2, 2) float32, and of the fraction, (N, 2) float32, and the
-            whole part, (N, 2) int32, of the position of the first sample.
+        frames: Names of steps, fraction and whole part, from `_add_frames`.
         sides: Name of the number of pixels along the axis, (N, 1, 1) int32.
     """
     add = graph.add_node
