@@ -37,8 +37,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("hloc-example"))
     arguments = parser.parse_args()
     photos = arguments.photos or write_photos(arguments.output / "images")
-    print("| model | numbers | bytes per keypoint | matches of hloc that doap has | of doap that hloc has |")
-    print("|---|---|---:|---:|---:|")
+    print("| model | numbers | bytes per keypoint | matches of doap | of hloc | of both |")
+    print("|---|---|---:|---:|---:|---:|")
     for model in arguments.models:
         features, matches = arguments.output / f"{model}.h5", arguments.output / f"{model}-matches.h5"
         describe_folder(photos, features, DescribeSettings(model, max_keypoints=arguments.max_keypoints))
@@ -62,14 +62,15 @@ def show(features: Path, matches: Path, output: Path, precision: str) -> None:
     export_matches(matches, features, ours, pairs=pairs)
     collection = FeatureCollection(features)
     size = output.stat().st_size / sum(len(collection[name]) for name in collection.names)
-    shares = ["", ""]
+    own = read_matches(ours)
+    counts = [str(len(own)), "hloc is not installed", ""]
     if HAS_HLOC:
         match_features = importlib.import_module("hloc.match_features")
         theirs = output.with_name(f"{output.stem}_matches-hloc.h5")
         match_features.main(match_features.confs["NN-mutual"], pairs, output, matches=theirs, overwrite=True)
-        found, expected = read_matches(theirs), read_matches(ours)
-        shares = [f"{100 * len(found & expected) / len(one):.2f} %" for one in (found, expected)]
-    print(f"| {collection[collection.names[0]].model} | {precision} | {size:.0f} | {' | '.join(shares)} |")
+        others = read_matches(theirs)
+        counts[1:] = str(len(others)), str(len(own & others))
+    print(f"| {collection[collection.names[0]].model} | {precision} | {size:.0f} | {' | '.join(counts)} |")
 
 
 def read_matches(path: Path) -> set[tuple[str, int, int]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from bridges.hloc.conftest import NAMES
@@ -19,7 +20,8 @@ from doap.folders import DescribeSettings, FeatureCollection, all_pairs, describ
 from doap.networks.registry import load
 from support.hloc_package import install_hloc
 
-PAGE = Path(__file__).parents[3] / "docs" / "bridges" / "hloc.md"
+ROOT = Path(__file__).parents[3]
+PAGE, EXAMPLE = ROOT / "docs" / "bridges" / "hloc.md", ROOT / "examples" / "hloc_files.py"
 
 
 def test_hloc_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,22 +41,52 @@ def test_configurations_are_checked() -> None:
         MatcherMethods()._init({"name": "doap", "ratio_threshold": 0.8})
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("model", ["doap-tiny-128", "doap-tiny-256b"])
+def test_extractor_and_matcher_give_what_doap_gives(photos: Path, model: str, device: str) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    extractor, matcher = ExtractorMethods(), MatcherMethods()
+    extractor._init({"name": "doap", "model_name": model, "max_keypoints": 400})
+    matcher._init({"name": "doap", "ratio": 0.95})
+    network, described, data = load(model, device), [], {}
+    for number, name in enumerate(["left.png", "sub/right.png"]):
+        image = torch.from_numpy(np.array(Image.open(photos / name))).to(device)
+        expected = detect_and_describe(image, network, max_keypoints=400)
+        # Interpolation in hloc can leave 0..1 by rounding.
+        found = {key: one[0] for key, one in extractor._forward({"image": image[None, None] / 255 + 1e-7}).items()}
+        if device == "cpu":  # on a GPU, the last digits can change from run to run
+            np.testing.assert_array_equal(found["keypoints"].float(), expected.keypoints)
+            np.testing.assert_array_equal(found["descriptors"], to_hloc(expected.descriptors))
+            np.testing.assert_array_equal(found["scores"], expected.responses)
+        assert np.isclose(found["keypoints"], expected.keypoints, atol=0.01).all(1).mean() > 0.98
+        rows = found["descriptors"].numpy().T
+        bits = np.packbits(rows > 0, axis=1) if network.kind == "binary" else rows
+        described.append(Features(expected.frames, bits, expected.size, model))
+        data[f"descriptors{number}"] = found["descriptors"][None].to(device)
+    matches0 = matcher._forward(data)["matches0"][0].tolist()
+    matches = match(*described, geometry=None, ratio=0.95, device=device)
+    assert {(first, second) for first, second in enumerate(matches0) if second >= 0} == as_set(matches)
+    assert len(matches) > 100
+    none = {**data, "descriptors1": data["descriptors1"][:, :, :0]}
+    assert matcher._forward(none)["matches0"].tolist() == [[-1] * 400]
+
+
 @pytest.fixture(scope="module")
 def hloc_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the package hloc."""
     return install_hloc(tmp_path_factory.mktemp("package"))
 
 
-def run_page(folder: Path, hloc_path: Path, model: str) -> None:
-    """Run the Python code of the documentation in a folder, with another model."""
-    blocks = [block.removeprefix("python\n") for block in PAGE.read_text().split("```")[1::2] if block[:6] == "python"]
-    code = "\n".join(blocks).replace("doap-256b", model)
+def run_python(folder: Path, hloc_path: Path, *arguments: str) -> str:
+    """Run Python with hloc in a folder and return what it prints."""
     environment = {**os.environ, "PYTHONPATH": str(hloc_path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "ignore", "-c", code]
+    command = [sys.executable, "-W", "ignore", *arguments]
     result = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def read_matches(path: Path, pair: tuple[str, str]) -> set[tuple[int, int]]:
@@ -94,7 +126,8 @@ def test_hloc_matches_as_doap_does(photos: Path, hloc_path: Path, tmp_path: Path
     export_features(tmp_path / "features.h5", outputs / f"feats-{model}.h5")
     ours = outputs / f"feats-{model}_matches-doap_pairs-matches.h5"
     export_matches(tmp_path / "matches.h5", tmp_path / "features.h5", ours, pairs=outputs / "pairs-matches.txt")
-    run_page(tmp_path, hloc_path, model)
+    blocks = [block.removeprefix("python\n") for block in PAGE.read_text().split("```")[1::2] if block[:6] == "python"]
+    run_python(tmp_path, hloc_path, "-c", "\n".join(blocks).replace("doap-256b", model))
     # hloc's matcher on our file.
     collection = FeatureCollection(tmp_path / "features.h5")
     assert_equal_but_for_ties(read_matches(outputs / "hloc-matches.h5", pair), *(collection[name] for name in pair))
@@ -120,3 +153,14 @@ def test_hloc_matches_as_doap_does(photos: Path, hloc_path: Path, tmp_path: Path
     assert len(found & exact) >= 0.99 * len(found | exact)  # float16; of equally near ones the first
     if model == "doap-tiny-256b":
         assert_equal_but_for_ties(found, *(expected[name] for name in pair))
+
+
+@pytest.mark.slow
+def test_the_example_prints_a_table(hloc_path: Path, tmp_path: Path) -> None:
+    shown = run_python(tmp_path, hloc_path, str(EXAMPLE), "--max-keypoints", "300")
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in shown.splitlines()[2:]]
+    assert [row[:2] for row in rows] == [["doap-tiny-256b", "float32"], ["doap-tiny-256b", "float16"]]
+    for row in rows:
+        ours, theirs, both = map(int, row[3:])
+        assert min(ours, theirs) > 200
+        assert both > 0.98 * max(ours, theirs)  # torch takes any of equally near ones

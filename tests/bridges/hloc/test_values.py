@@ -20,6 +20,23 @@ def test_bits_rank_as_hamming_exactly(bits: int) -> None:
     assert 0.992 < np.linalg.norm(a[:, 0]) <= 1
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["highest", "high"])  # float32, TensorFloat32
+def test_sums_are_exact_on_a_gpu(precision: str) -> None:
+    before = torch.get_float32_matmul_precision()
+    rng = np.random.default_rng(0)
+    try:
+        torch.set_float32_matmul_precision(precision)
+        for bits in (128, 256, 512):
+            rows = rng.integers(0, 256, (300, bits // 8), dtype=np.uint8)
+            values = torch.from_numpy(to_hloc(rows, "float16")).float()
+            found = torch.einsum("dn,dm->nm", values.cuda(), values.cuda())
+            assert torch.equal(found.cpu().double(), values.double().T @ values.double())
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_real_valued_descriptors_are_transposed() -> None:
     vectors = np.eye(4, 6, dtype=np.float32)
     np.testing.assert_array_equal(to_hloc(vectors), vectors.T)
