@@ -3,6 +3,7 @@
 Runs under OpenCV 5 and, in `test_opencv_versions.py`, under OpenCV 4.
 """
 
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -128,3 +129,17 @@ def test_blank_images_match_nothing_in_stitching(feature: DoapFeature2D) -> None
     features = [feature.computeImageFeatures(images[0]), blank]
     matches = DETAIL.BestOf2NearestMatcher(False, 0.3).apply2(features)
     assert [m.confidence for m in matches] == [0] * 4
+
+
+def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "bridges" / "opencv.md").read_text()
+    blocks = (block.partition("\n") for block in page.split("```")[1::2])
+    code = "\n".join(content for language, _, content in blocks if language == "python")
+    for side, image in zip(("left", "right"), skimage.data.stereo_motorcycle()[:2], strict=True):
+        cv2.imwrite(str(tmp_path / f"{side}.jpg"), image[::2, ::2, ::-1])
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code.replace('"doap-', '"doap-tiny-'), names)
+    assert len(names["matches"]) > 200
+    assert len(names["neighbours"]) == len(names["first"])
+    assert names["descriptors"].shape == (len(names["keypoints"]), 32)
