@@ -7,6 +7,7 @@ serves them (`support.hub_server`). It takes every file as part of the commit, w
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -278,3 +279,11 @@ def test_torch_hub_loads_models_of_a_checkout(tmp_path: Path) -> None:
     assert new == "doap-tiny-256b (3, 32) True"
     assert location.startswith(str(checkout))
     assert entries.split() == [name.replace("-", "_") for name in doap.list_models() if "demo" not in name]
+
+
+def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "bridges" / "hubs.md").read_text(), re.DOTALL)
+    exec(code, names)
+    assert names["model"].name == names["same"].name == "doap-tiny-256b"

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -324,6 +325,17 @@ def test_patches_of_another_type_are_refused() -> None:
         PatchDescriptor(doap.load(REAL))((255 * PATCHES).to(torch.uint8))
     with pytest.raises(ValueError, match=r"patches must be \(N, S, S\) or \(N, 1, S, S\), not \(2, 3, 32, 32\)"):
         PatchDescriptor(doap.load(REAL))(torch.rand(2, 3, 32, 32))
+
+
+@pytest.mark.slow
+def test_the_code_of_the_page_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "bridges" / "kornia.md").read_text()
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(code.replace('"doap-128"', f'"{REAL}"'), names)  # a smaller model
+    assert len(names["matches"]["keypoints0"]) > 300
+    assert names["frames"].shape == (300, 2, 3)
+    assert all(parameter.grad is not None for parameter in names["trainable"].parameters())
 
 
 # The oldest kornia

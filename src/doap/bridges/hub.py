@@ -56,7 +56,7 @@ def save_pretrained(model: str | Path, folder: str | Path) -> Path:
 
 
 def from_pretrained(
-    name_or_folder: str | Path,
+    folder_or_repo_id: str | Path,
     *,
     revision: str | None = None,
     cache_dir: str | Path | None = None,
@@ -69,7 +69,7 @@ def from_pretrained(
     """Load a model from a folder of `save_pretrained`, or from a repository of Hugging Face's hub.
 
     Args:
-        name_or_folder: Path of a folder, or id of a repository, "owner/name".
+        folder_or_repo_id: Path of a folder, or id of a repository, "owner/name".
         revision: Branch, tag or commit of the repository.
         cache_dir: Folder of downloads, by default that of huggingface_hub.
         local_files_only: Whether to take the files from the cache without asking the hub; so does HF_HUB_OFFLINE=1.
@@ -81,13 +81,13 @@ def from_pretrained(
     Raises:
         DoapError: If there is no such folder or repository, it holds no model of doap, or its files do not agree.
     """
-    if Path(name_or_folder).exists():
-        return load(name_or_folder, device, fast, int8)
+    if Path(folder_or_repo_id).exists():
+        return load(folder_or_repo_id, device, fast, int8)
     from huggingface_hub import snapshot_download
 
-    with _hub_errors(f"{name_or_folder}: no such folder, and not loaded from the hub"):
+    with _hub_errors(f"{folder_or_repo_id}: no such folder, and not loaded from the hub"):
         folder = snapshot_download(
-            str(name_or_folder),
+            str(folder_or_repo_id),
             revision=revision,
             cache_dir=cache_dir,
             local_files_only=local_files_only,
