@@ -101,6 +101,26 @@ def test_colmap_reads_all_that_is_written(project: Path, tmp_path: Path, colmap:
             assert a == b or (b is None and not blob(a).any())
 
 
+def test_pycolmap_reads_what_is_written(project: Path, tmp_path: Path) -> None:
+    pycolmap = pytest.importorskip("pycolmap")
+    copy = tmp_path / "copy.db"
+    copy.write_bytes((project / "database.db").read_bytes())
+    with pycolmap.Database.open(copy) as database:
+        images = {image.name: image.image_id for image in database.read_all_images()}
+        keypoints = np.asarray(database.read_keypoints(images["a/left.png"]))
+        matches = np.asarray(database.read_matches(1, 2))
+        geometry = database.read_two_view_geometry(1, 2)
+    assert images == {name: number for number, name in rows(copy, "images", "image_id, name")}
+    tables = ((keypoints, "keypoints WHERE image_id = 1"), (matches, f"matches WHERE pair_id = {pair_id(1, 2)}"))
+    for read, table in tables:
+        ((data,),) = rows(project / "database.db", table, "data")
+        np.testing.assert_array_equal(read.ravel(), blob(data, np.float32 if read.dtype.kind == "f" else np.uint32))
+    ((count, data),) = rows(copy, f"two_view_geometries WHERE pair_id = {pair_id(1, 2)}", "rows, F")
+    assert len(geometry.inlier_matches) == count
+    np.testing.assert_array_equal(np.asarray(geometry.F).ravel(), blob(data))
+    assert {kind for (kind,) in rows(copy, "descriptors", "rows")} == {0}
+
+
 def test_colmap_finds_nothing_to_do(project: Path, tmp_path: Path, colmap: Colmap) -> None:
     """COLMAP's extractor and matcher neither replace our features nor add wrong matches."""
     copy = tmp_path / "copy.db"
