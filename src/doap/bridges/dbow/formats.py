@@ -5,8 +5,9 @@ written with all digits.
 """
 
 import gzip
+import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ FORB_BYTES = 32  # FORB::L of DBoW2
 TF_IDF, L1_NORM = 0, 0
 BINARY_SIGNATURE = 88877711233  # of DBoW3
 CV_8U = 0
+BLOCK = 10_000  # nodes whose numbers are Python objects at the same time
 BINARY_HEAD = np.dtype([("signature", "<u8"), ("compressed", "u1"), ("nodes", "<u4"), ("settings", "<i4", 4)])
 BINARY_WORD = np.dtype([("word", "<u4"), ("node", "<u4")])
 YAML_NODE = re.compile(
@@ -120,25 +122,34 @@ def _write_text(vocabulary: Vocabulary) -> bytes:
     initialised.
     """
     lines = [f"{vocabulary.branching} {vocabulary.depth} {L1_NORM} {TF_IDF}"]
-    is_leaf = np.zeros(len(vocabulary.parents), int)
-    is_leaf[vocabulary.words] = 1
-    columns = (vocabulary.parents, is_leaf, vocabulary.descriptors, vocabulary.weights)
-    for parent, leaf, values, weight in zip(*(column[1:].tolist() for column in columns), strict=True):
-        lines.append(f"{parent} {leaf} {' '.join(map(str, values))} {weight!r}")
+    leaves = set(vocabulary.words.tolist())
+    for node, parent, weight, values in _nodes(vocabulary):
+        lines.append(f"{parent} {int(node in leaves)} {values} {weight!r}")
     return "\n".join(lines).encode()
 
 
 def _read_text(content: bytes) -> Vocabulary:
-    lines = content.decode("ascii").split("\n")
-    k, levels, scoring, weighting = map(int, lines[0].split())
+    head, _, body = content.partition(b"\n")
+    k, levels, scoring, weighting = map(int, head.split())
     _check_settings(scoring, weighting)
-    rows = [line.split() for line in lines[1:] if line.strip()]
-    values = np.array(rows, np.float64).reshape(len(rows), -1) if rows else np.zeros((0, 3))
+    if not body.strip():
+        raise DoapError("no node in it")
+    values = np.loadtxt(io.BytesIO(body), np.float64, comments=None, ndmin=2)
     parents, leaves, descriptors, weights = values[:, 0], values[:, 1] > 0, values[:, 2:-1], values[:, -1]
     vocabulary = _vocabulary(k, levels, parents, descriptors.astype(np.uint8), weights)
     if not np.array_equal(np.flatnonzero(leaves) + 1, vocabulary.words):
         raise DoapError("nodes marked as leaves are not those without children")
     return vocabulary
+
+
+def _nodes(vocabulary: Vocabulary) -> Iterator[tuple[int, int, float, str]]:
+    """Yield the id, parent, weight and numbers of the descriptor of all nodes but the root."""
+    for start in range(1, len(vocabulary.parents), BLOCK):
+        block = slice(start, start + BLOCK)
+        columns = (vocabulary.parents, vocabulary.weights, vocabulary.descriptors)
+        rows = zip(*(column[block].tolist() for column in columns), strict=True)
+        for node, (parent, weight, values) in enumerate(rows, start):
+            yield node, parent, weight, " ".join(map(str, values))
 
 
 def _binary_node(size: int) -> np.dtype[np.void]:
@@ -200,11 +211,9 @@ def _write_yaml(vocabulary: Vocabulary) -> bytes:
     """
     head = f"k: {vocabulary.branching}\n   L: {vocabulary.depth}\n   scoringType: {L1_NORM}\n   weightingType: {TF_IDF}"
     lines = [f"%YAML:1.0\n---\nvocabulary:\n   {head}\n   nodes:"]
-    columns = (vocabulary.parents, vocabulary.weights, vocabulary.descriptors)
-    for node, (parent, weight, values) in enumerate(zip(*(column[1:].tolist() for column in columns), strict=True), 1):
-        descriptor = " ".join(map(str, values))
+    for node, parent, weight, values in _nodes(vocabulary):
         lines.append(
-            f'      - {{ nodeId:{node}, parentId:{parent}, weight:{weight!r},\n          descriptor:"{descriptor} " }}'
+            f'      - {{ nodeId:{node}, parentId:{parent}, weight:{weight!r},\n          descriptor:"{values} " }}'
         )
     lines.append("   words:")
     lines += [f"      - {{ wordId:{word}, nodeId:{node} }}" for word, node in enumerate(vocabulary.words.tolist())]
@@ -218,6 +227,8 @@ def _read_yaml(content: bytes) -> Vocabulary:
         raise DoapError("no k, L, scoringType and weightingType in it")
     _check_settings(settings["scoringType"], settings["weightingType"])
     rows = YAML_NODE.findall(text)
+    if not rows:
+        raise DoapError("no node in it")
     order = _id_order(np.array([row[0] for row in rows], np.int64))
     parents, weights = (np.array([row[column] for row in rows], np.float64)[order] for column in (1, 2))
     descriptors = np.array([list(map(int, row[3].split())) for row in rows], np.uint8)[order]
@@ -246,8 +257,6 @@ def _vocabulary(
     k: int, levels: int, parents: NDArray[np.number], descriptors: Bits, weights: NDArray[np.floating]
 ) -> Vocabulary:
     """Return a vocabulary from the columns of all nodes but the root."""
-    if not len(parents):
-        raise DoapError("no node in it")
     return Vocabulary(
         k,
         levels,

@@ -65,7 +65,7 @@ class Vocabulary:
         starts = np.cumsum(counts) - counts
         columns = np.minimum(np.arange(branching), np.maximum(counts - 1, 0)[:, None])
         positions = np.minimum(starts[:, None] + columns, len(order) - 1)
-        self._children = np.where(counts[:, None] > 0, order[positions], -1)
+        self._children = np.where(counts[:, None] > 0, order[positions], -1).astype(np.int32)
 
     def __len__(self) -> int:
         return len(self.words)
