@@ -39,7 +39,7 @@ np.savez(sys.argv[3], **{name: run(torch.from_numpy(arrays[name])).numpy() for n
 
 @pytest.fixture(scope="module")
 def frames(photo: Grey) -> Frames:
-    return detect_dog(photo, 150)
+    return detect_dog(photo, 100)
 
 
 def run(path: Path, **inputs: NDArray[Any]) -> Descriptors:
@@ -57,7 +57,7 @@ def assert_equal_descriptors(actual: Descriptors, expected: Descriptors) -> None
 def assert_describes_patches(path: Path, model: Descriptor, photo: Grey, frames: Frames) -> None:
     """Compare with the model on patches of its input size, a smaller and a larger size, one patch and none."""
     session = InferenceSession(path, providers=["CPUExecutionProvider"])
-    for size, count in ((model.input_size, 150), (20, 30), (65, 30), (65, 1), (65, 0)):
+    for size, count in ((model.input_size, 100), (20, 9), (65, 9), (65, 1), (65, 0)):
         patches = doap.extract_patches(photo, frames[:count], size, 12.0)
         assert_equal_descriptors(session.run(None, {"patches": patches})[0], doap.describe_patches(patches, model))
 
@@ -80,7 +80,7 @@ def test_onnxruntime_describes_frames_as_describe_keypoints(
     image = np.ascontiguousarray(photo[:, :401])
     model = doap.load(name, fast=False)
     path = exported(name, graph="image")
-    for count in (150, 1, 0):
+    for count in (100, 1, 0):
         descriptors = run(path, image=image, frames=frames[:count])
         expected = doap.describe_keypoints(image, frames[:count], model)
         cut = doap.extract_patches(image, frames[:count], model.input_size, model.extent_for("dog"))
@@ -133,7 +133,7 @@ def test_int8_is_that_of_load(name: str, exported: Exported, photo: Grey, frames
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["doap-tiny-128", "doap-tiny-256b", "doap-st-128"])
+@pytest.mark.parametrize("name", ["doap-tiny-256b", "doap-st-128"])
 def test_fp16_is_close_and_half_as_large(name: str, exported: Exported, photo: Grey, frames: Frames) -> None:
     path, model = exported(name, precision="fp16"), doap.load(name, fast=False)
     patches = doap.extract_patches(photo, frames, model.input_size, 12.0)
@@ -147,14 +147,7 @@ def test_fp16_is_close_and_half_as_large(name: str, exported: Exported, photo: G
 
 
 @pytest.mark.parametrize(
-    ("name", "suffix"),
-    [
-        ("doap-tiny-128", "pt"),
-        *(
-            pytest.param(name, suffix, marks=pytest.mark.slow)
-            for name, suffix in (("doap-tiny-256b", "pt2"), ("doap-st-128", "pt2"), ("doap-st-256b", "pt"))
-        ),
-    ],
+    ("name", "suffix"), [("doap-tiny-128", "pt"), pytest.param("doap-st-256b", "pt2", marks=pytest.mark.slow)]
 )
 def test_programs_of_torch_run_without_doap(
     name: str, suffix: str, exported: Exported, photo: Grey, frames: Frames, tmp_path: Path
@@ -162,7 +155,7 @@ def test_programs_of_torch_run_without_doap(
     model = doap.load(name, fast=False)
     patches = {
         f"{size}-{count}": doap.extract_patches(photo, frames[:count], size, 12.0)
-        for size, count in ((model.input_size, 60), (20, 30), (65, 30), (65, 1), (65, 0))
+        for size, count in ((model.input_size, 60), (20, 9), (65, 9), (65, 1), (65, 0))
     }
     np.savez(tmp_path / "patches.npz", **patches)  # type: ignore[arg-type]
     arguments = [exported(name, suffix), tmp_path / "patches.npz", tmp_path / "descriptors.npz"]
@@ -197,7 +190,7 @@ def test_all_architectures_are_exported(network: str, photo: Grey, frames: Frame
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", PUBLISHED[1:], ids=["HardTFeat", "DesDis-8", "DesDis-32", "MatchNet", "DeepDesc"])
+@pytest.mark.parametrize("build", PUBLISHED[::2], ids=["TFeat", "DesDis", "MatchNet"])
 def test_published_networks_are_exported(
     build: Callable[[], PatchNetwork], photo: Grey, frames: Frames, tmp_path: Path
 ) -> None:
@@ -205,4 +198,4 @@ def test_published_networks_are_exported(
     save_file(network.state_dict(), tmp_path / "published.safetensors")
     export_model(tmp_path / "published.safetensors", tmp_path / "published.onnx")
     model = Descriptor(network, "real", 12.0, "published")
-    assert_describes_patches(tmp_path / "published.onnx", model, photo, frames)
+    assert_describes_patches(tmp_path / "published.onnx", model, photo, frames[:20])
