@@ -17,7 +17,7 @@ from doap.bridges.hloc.plugin import ExtractorMethods, MatcherMethods
 from doap.errors import DoapError
 from doap.features import Features, Matches, detect_and_describe, match
 from doap.folders import DescribeSettings, FeatureCollection, all_pairs, describe_folder, match_pairs
-from doap.networks.registry import load
+from doap.networks.registry import find_weights, load
 from support.hloc_package import install_hloc
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,9 @@ def test_hloc_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_configurations_are_checked() -> None:
     assert set(confs) == {f"doap-{name}" for name in ("128", "256b", "st-128", "st-256b", "tiny-128", "tiny-256b")}
-    assert make_conf("runs/mine/weights.safetensors")["output"] == "feats-weights-n4096-r1600"
+    path = str(find_weights("doap-demo-128"))
+    assert make_conf(path)["output"] == "feats-doap-demo-128-n4096-r1600"
+    assert make_conf(path)["model"]["model_name"] == path
     with pytest.raises(DoapError, match="no option 'nms_radius'"):
         ExtractorMethods()._init({"name": "doap", "nms_radius": 3})
     with pytest.raises(DoapError, match="no model of this name"):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from doap.bridges.hloc import bit_value, to_hloc
+from doap.errors import DoapError
 
 
 @pytest.mark.parametrize("bits", [8, 64, 128, 256, 384, 512, 1000, 1024])
@@ -41,3 +42,5 @@ def test_real_valued_descriptors_are_transposed() -> None:
     vectors = np.eye(4, 6, dtype=np.float32)
     np.testing.assert_array_equal(to_hloc(vectors), vectors.T)
     assert to_hloc(vectors, "float16").dtype == np.float16
+    with pytest.raises(DoapError, match="no precision 'uint8'"):
+        to_hloc(vectors, "uint8")  # type: ignore[arg-type]

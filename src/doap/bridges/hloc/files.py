@@ -75,7 +75,7 @@ def export_features(
     with only_writer(target):
         if _is_current(target, "keypoints", digest, force):
             return False
-        max_size = _read_settings(collection).get("max_size")
+        max_size = _max_size(collection)
         origin = collection[collection.names[0]]
         with create_file(target, 0) as file:
             file.attrs[OWNER] = digest
@@ -129,7 +129,7 @@ def export_matches(
     _check_target(target, collection.path)
     groups = _unique_groups(found.pairs)
     lines = None if pairs is None else _pair_lines(found.pairs)
-    digest = _digest([verified, _check_stamps(found, collection)])
+    digest = _digest([verified, _checked_stamps(found, collection, verified)])
     bits = _bits(collection)
 
     @functools.cache
@@ -145,10 +145,8 @@ def export_matches(
         with create_file(target, 0) as file:
             file.attrs[OWNER] = digest
             for done, (group, (first, second)) in enumerate(groups.items(), 1):
-                one = found[first, second]
-                if verified and one.geometry is None:
-                    raise DoapError(f"{found.path}: matched without a geometry, hence not verified; export all matches")
-                _write(file, group, _pair_arrays(one, (count(first), count(second)), bits, verified))
+                counts = count(first), count(second)
+                _write(file, group, _pair_arrays(found[first, second], counts, bits, verified))
                 progress(done, len(groups))
     return True
 
@@ -251,9 +249,11 @@ def _check_origin(features: "Features", origin: "Features", where: str) -> None:
         )
 
 
-def _check_stamps(matches: MatchCollection, features: FeatureCollection) -> dict[str, str]:
-    """Return the stamp of every pair by the name of its group, after a check that these features were matched."""
+def _checked_stamps(matches: MatchCollection, features: FeatureCollection, verified: bool) -> dict[str, str]:
+    """Return the stamps of all pairs, after a check that these features were matched and, if wanted, verified."""
     settings, stamps = read_stamps(matches.path, "indices", "matches of many pairs")
+    if verified and settings["geometry"] is None:
+        raise DoapError(f"{matches.path}: matched without a geometry, hence not verified; export all matches")
     for pair, stamp in pair_stamps(matches.pairs, features, settings).items():
         if stamps[group_name(pair)] != stamp:
             raise DoapError(
@@ -278,12 +278,15 @@ def _bits(collection: FeatureCollection) -> int | None:
     return 8 * descriptors.shape[1] if descriptors.dtype == np.uint8 else None
 
 
-def _read_settings(collection: FeatureCollection) -> dict[str, Any]:
-    """Return the settings with which the features were made; none where they are not known."""
-    if not collection.is_file:
-        return FeatureFolder(collection.path).read_identity() or {}
-    with open_file(collection.path) as file:
-        return dict(json.loads(file.attrs.get("settings", "{}")))
+def _max_size(collection: FeatureCollection) -> int | None:
+    """Return the size at which images were described; None if it was not limited or is not known."""
+    if collection.is_file:
+        with open_file(collection.path) as file:
+            settings = json.loads(file.attrs.get("settings", "{}"))
+    else:
+        settings = FeatureFolder(collection.path).read_identity() or {}
+    size = settings.get("max_size")
+    return int(size) if size else None
 
 
 def _digest(sources: list[Any]) -> str:

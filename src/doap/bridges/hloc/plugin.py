@@ -16,7 +16,7 @@ from doap.errors import DoapError
 from doap.features import Features, detect_and_describe, match
 from doap.networks import DEFAULT_MODEL
 from doap.networks.descriptor import Descriptor, pack_bits
-from doap.networks.registry import list_models, load
+from doap.networks.registry import find_card, list_models, load
 
 Conf = dict[str, Any]
 """A configuration of hloc."""
@@ -41,11 +41,15 @@ def make_conf(model: str, max_keypoints: int = MAX_KEYPOINTS, resize_max: int = 
         max_keypoints: Number of strongest keypoints per image.
         resize_max: Longest side at which hloc gives images to the extractor; larger ones are reduced.
 
+    Raises:
+        DoapError: If there are no such weights.
+
     Example:
         >>> make_conf("doap-256b")["output"]
         'feats-doap-256b-n4096-r1600'
     """
-    name = Path(model).stem if model.endswith(".safetensors") else model
+    card = find_card(model) if model.endswith(".safetensors") else None
+    name = card.name if card else Path(model).stem
     return {
         "output": f"feats-{name}-n{max_keypoints}-r{resize_max}",
         "model": {"name": "doap", "model_name": model, "max_keypoints": max_keypoints},
@@ -112,10 +116,11 @@ class ExtractorMethods:
         # Interpolation can leave 0..1 by rounding.
         features = detect_and_describe(image.clamp(0, 1), _load(self.model_name, image.device), **self.options)
         responses = np.zeros(len(features)) if features.responses is None else features.responses
-        # hloc rounds float32, and only that, to float16: beyond 1,024 pixels it would move keypoints by half a pixel.
+        # hloc rounds float32, and only that, to float16: keypoints would move by half a pixel beyond 1,024 pixels, and
+        # responses of some detectors overflow.
         return {
             "keypoints": torch.from_numpy(features.keypoints.astype(np.float64))[None],
-            "scores": torch.from_numpy(responses.astype(np.float32))[None],
+            "scores": torch.from_numpy(responses.astype(np.float64))[None],
             "scales": torch.from_numpy(features.scales)[None],
             "oris": torch.from_numpy(features.angles)[None],
             "descriptors": torch.from_numpy(to_hloc(features.descriptors))[None],
