@@ -51,8 +51,8 @@ class MatchSettings:
         if (self.geometry == "essential") != (self.intrinsics is not None):
             raise DoapError("the essential matrix, and no other geometry, needs the intrinsics fx, fy, cx, cy")
 
-    def match(self, first: "Features", second: "Features") -> "Matches":
-        """Match the features of two images."""
+    def match(self, first: "Features", second: "Features", device: str = "cpu") -> "Matches":
+        """Match the features of two images; neighbours are searched on a device."""
         from doap.features import match
 
         cameras = None
@@ -68,6 +68,7 @@ class MatchSettings:
             geometry=self.geometry,
             threshold=self.threshold,
             cameras=cameras,
+            device=device,
         )
 
     def identity(self) -> Identity:

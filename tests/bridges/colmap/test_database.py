@@ -218,7 +218,7 @@ def test_given_parameters_are_those_of_colmap(tmp_path: Path, colmap: Colmap) ->
 
 
 def test_the_tables_are_those_of_colmap_3_8(tmp_path: Path, colmap: Colmap) -> None:
-    create_database(tmp_path / "ours.db")
+    create_database(tmp_path / "ours.db", {})
     colmap("database_creator", database_path=tmp_path / "theirs.db")
     with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
         if connection.execute("PRAGMA user_version").fetchone() != (NEW_VERSION,):
@@ -256,9 +256,8 @@ def test_a_pair_is_numbered_as_in_colmap() -> None:
 
 
 def test_features_are_removed_with_their_pairs_only(tmp_path: Path) -> None:
-    create_database(tmp_path / "d.db")
+    create_database(tmp_path / "d.db", {})
     with open_database(tmp_path / "d.db") as database, database.transaction():
-        database.write_settings({})
         camera = database.add_camera(CAMERA)
         numbers = [database.add_image(f"{index}.png", camera).number for index in range(4)]
         nothing = TwoViewGeometry(DEGENERATE, np.zeros(1, bool))
@@ -295,12 +294,12 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
         open_database(tmp_path / "d.db"),
     ):
         pass
-    with pytest.raises(DoapError, match="no such database"), open_database(tmp_path / "missing.db"):
+    with pytest.raises(DoapError, match="not a file of a database"), open_database(tmp_path / "missing.db"):
         pass
 
 
 def test_a_locked_database_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create_database(tmp_path / "d.db")
+    create_database(tmp_path / "d.db", {})
     monkeypatch.setattr("doap.bridges.colmap.database.LOCK_SECONDS", 0.05)
     with closing(sqlite3.connect(tmp_path / "d.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")

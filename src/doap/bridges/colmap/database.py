@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,12 +47,12 @@ def keypoint_blob(frames: Frames) -> NDArray[np.float32]:
     return np.ascontiguousarray(np.hstack([centres, frames[:, :, :2].reshape(-1, 4)]), np.float32)
 
 
-def create_database(path: Path) -> None:
-    """Create a database without images, and replace one that exists."""
+def create_database(path: Path, settings: Identity) -> None:
+    """Create a database without images for features of some settings, and replace one that exists."""
     with atomic_file(path) as temporary, _errors(path):
-        connection = sqlite3.connect(temporary)
-        create_tables(connection)
-        connection.close()
+        with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            create_tables(connection)
+            Database(connection, check_tables(connection, path)).write_settings(settings)
         for suffix in ("-wal", "-shm", "-journal"):  # else SQLite would apply them to the new database
             path.with_name(path.name + suffix).unlink(missing_ok=True)
 
@@ -65,13 +65,9 @@ def open_database(path: Path) -> Iterator["Database"]:
         DoapError: If there is none, it is not one of COLMAP 3.8 to 4.2, or it is locked or cannot be written.
     """
     if not path.is_file():
-        raise DoapError(f"{path}: no such database")
-    with _errors(path):
-        connection = sqlite3.connect(path, LOCK_SECONDS, isolation_level=None)
-        try:
-            yield Database(connection, check_tables(connection, path))
-        finally:
-            connection.close()
+        raise DoapError(f"{path}: not a file of a database; name another")
+    with _errors(path), closing(sqlite3.connect(path, LOCK_SECONDS, isolation_level=None)) as connection:
+        yield Database(connection, check_tables(connection, path))
 
 
 @contextmanager
@@ -86,7 +82,7 @@ def _errors(path: Path) -> Iterator[None]:
         elif "not a database" in text:
             advice = "not a database of COLMAP; name another file"
         else:
-            advice = f"cannot be read or written ({text})"
+            advice = f"cannot be read or written ({text}); replace it by a copy, or name another"
         raise DoapError(f"{path}: {advice}") from error
 
 

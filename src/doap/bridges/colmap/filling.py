@@ -77,6 +77,7 @@ def match_images(
     images: Mapping[str, StoredImage],
     pairs: Sequence[Names],
     settings: MatchSettings,
+    device: str,
     pool: Engine,
     progress: Progress,
 ) -> tuple[list[int], int]:
@@ -102,7 +103,7 @@ def match_images(
     def task(chunk: list[Names]) -> MatchTask:
         stamps = {name: collection.stamps[name] for names in chunk for name in names}
         members = tuple(Pair(names, cameras(*names)) for names in chunk)
-        return MatchTask(collection.path.absolute(), members, stamps, settings)
+        return MatchTask(collection.path.absolute(), members, stamps, settings, device)
 
     done = 0
     progress(0, len(remaining))

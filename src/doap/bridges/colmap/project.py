@@ -10,9 +10,11 @@ from doap.bridges.colmap.pairs import choose_pairs, read_choice
 from doap.bridges.colmap.settings import ProjectSettings, ProjectSummary
 from doap.errors import DoapError
 from doap.folders import FeatureCollection, NamedImage, Pair, describe_folder, find_images
+from doap.folders.image_tasks import DEVICE_WORKERS
 from doap.folders.locking import only_writer
 from doap.folders.settings import Identity, check_identity
 from doap.parallel import EngineName, open_engine
+from doap.parallel.engine import available_cores
 from doap.types import StepProgress, no_step_progress
 
 DATABASE = "database.db"
@@ -71,13 +73,15 @@ class _Run:
             names,
             lambda done, total: self.progress("retrieving", done, total),
         )
-        with open_engine(self.engine, self.workers) as pool:
+        shared = None if self.device == "cpu" else min(DEVICE_WORKERS, available_cores())
+        with open_engine(self.engine, self.workers or shared) as pool:
             numbers, summary.matched = match_images(
                 database,
                 features,
                 images,
                 pairs,
                 self.settings.match,
+                self.device,
                 pool,
                 lambda done, total: self.progress("matching", done, total),
             )
@@ -109,7 +113,7 @@ def build_project(
         project: Folder to write.
         settings: Model, pairs, matching and cameras; by default those of `ProjectSettings`.
         masks: Folder of masks NAME.png; see `describe_folder`.
-        device: Device on which images are described.
+        device: Device on which images are described and neighbours are searched.
         engine: "local" or "ray"; see `describe_folder`.
         workers: Number of processes.
         force: Replace a database of another program or of other settings.
@@ -134,10 +138,8 @@ def build_project(
         features = run.describe([image.name for image in named], summary.database.with_name(FEATURES), summary)
         described = [image for image in named if image.name in features.stamps]
         if is_new:
-            create_database(summary.database)
+            create_database(summary.database, identity)
         with open_database(summary.database) as database:
-            with database.transaction():
-                database.write_settings(identity)
             add_images(database, described, run.settings.cameras)
             run.fill(database, features, [image.name for image in described], listed, summary)
     return summary

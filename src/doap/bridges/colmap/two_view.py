@@ -112,6 +112,7 @@ class MatchTask:
     pairs: tuple[Pair, ...]
     stamps: dict[str, str]
     settings: "MatchSettings"
+    device: str
 
 
 def match_task(task: MatchTask) -> list[tuple[NDArray[np.int64], TwoViewGeometry]]:
@@ -123,7 +124,7 @@ def match_task(task: MatchTask) -> list[tuple[NDArray[np.int64], TwoViewGeometry
     results = []
     for pair in task.pairs:
         first, second = (cached_features(task.features, name, task.stamps[name]) for name in pair.names)
-        matches = task.settings.match(first, second)
+        matches = task.settings.match(first, second, task.device)
         a, b = (points + np.float32(PIXEL_CENTRE) for points in matches.points(first, second))
         geometry = estimate_geometry(a, b, second.size, task.settings.threshold, pair.cameras)
         results.append((matches.indices, geometry))
