@@ -31,7 +31,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
             lines = block.replace("\\\n", " ").splitlines()
             for line in lines:
                 if line.startswith("doap "):
-                    yield page.name, shlex.split(line, comments=True)[1:]
+                    yield str(page.relative_to(ROOT)), shlex.split(line, comments=True)[1:]
 
 
 COMMANDS = list(commands())
@@ -76,7 +76,7 @@ def test_every_command_in_the_documentation_is_one(page: str, words: list[str]) 
             assert word.partition("=")[0] in options, f"{page}: doap {' '.join(words)}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
