@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ import pytest
 from PIL import Image
 
 import doap
-from doap.bridges.onnx import export_model
 from doap.features.keypoint_input import to_frames
 from doap.types import Grey
 
@@ -52,17 +52,19 @@ def describe(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["doap-tiny-128", "doap-tiny-256b"])
-def test_descriptors_are_those_of_python(describe: Path, tmp_path: Path, photo: Grey, name: str) -> None:
+def test_descriptors_are_those_of_python(
+    describe: Path, exported: Callable[..., Path], tmp_path: Path, photo: Grey, name: str
+) -> None:
+    graph = exported(name, graph="image")
     image = np.ascontiguousarray(photo[:301, :403])
     keypoints = np.random.default_rng(0).uniform((-9, -9, 0.7, 0), (410, 310, 30, 360), (200, 4))
-    export_model(name, tmp_path / "describe.onnx", graph="image")
     Image.fromarray(image).save(tmp_path / "image.pgm")
     np.savetxt(tmp_path / "keypoints.txt", keypoints, "%.17g")
-    described = run(tmp_path, describe, "describe.onnx", "image.pgm", "keypoints.txt", "descriptors.npy")
+    described = run(tmp_path, describe, graph, "image.pgm", "keypoints.txt", "descriptors.npy")
     assert (described.returncode, described.stdout) == (0, "200 keypoints described\n"), described.stderr
     descriptors = np.load(tmp_path / "descriptors.npy")
 
-    session = onnxruntime.InferenceSession(str(tmp_path / "describe.onnx"))
+    session = onnxruntime.InferenceSession(str(graph))
     (by_python,) = session.run(None, {"image": image, "frames": to_frames(keypoints)})
     np.testing.assert_array_equal(descriptors, by_python)
     by_doap = doap.describe_keypoints(image, keypoints, doap.load(name, fast=False)).descriptors

@@ -1,5 +1,6 @@
 """Graphs of patches in OpenCV's dnn module."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -8,14 +9,12 @@ import pytest
 import torch
 
 import doap
-from doap.bridges.onnx import export_model
 
 
 @pytest.mark.skipif(int(cv2.__version__.split(".")[0]) < 5, reason="OpenCV 4 reads no graphs with dynamic sizes")
 @pytest.mark.parametrize("name", ["doap-tiny-128", "doap-tiny-256b"])
-def test_opencv_runs_the_graph_of_patches(tmp_path: Path, name: str) -> None:
-    export_model(name, tmp_path / "patches.onnx")
-    network = cv2.dnn.readNetFromONNX(str(tmp_path / "patches.onnx"))
+def test_opencv_runs_the_graph_of_patches(exported: Callable[..., Path], name: str) -> None:
+    network = cv2.dnn.readNetFromONNX(str(exported(name)))
     model = doap.load(name, fast=False)
     for count, size in ((5, 32), (3, 47)):
         patches = np.random.default_rng(size).integers(0, 256, (count, size, size), dtype=np.uint8)
