@@ -1,5 +1,6 @@
 """Export a model to ONNX, describe two images with onnxruntime alone, and match them.
 
+pip install 'doap[onnx]' scikit-image
 python examples/onnx_describe.py [LEFT RIGHT] [--model doap-tiny-128]
 """
 
