@@ -1,50 +1,59 @@
-"""Train a vocabulary for ORB-SLAM on images, calibrate its thresholds and retrieve similar images.
+"""Train a vocabulary for ORB-SLAM on ORB's keypoints described by a model, calibrate thresholds, retrieve images.
 
     pip install doap scikit-image
     python examples/slam_vocabulary.py
-    python examples/slam_vocabulary.py photos/ --model doap-256b -k 10 -L 6
+    python examples/slam_vocabulary.py photos/ --model doap-256b -k 10 -L 6 --keypoints 1000
 
-Without images, crops of photos of scikit-image are used. Writes slam-example/voc.txt, for
-`./mono_tum slam-example/voc.txt …`.
+Without images, crops of photos of scikit-image are used. Writes slam-example/voc.txt, to be passed to ORB-SLAM in place
+of ORBvoc.txt. `doap dbow` does the same for DoG keypoints.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
+import cv2
 import numpy as np
 import skimage
 from PIL import Image
 
 import doap
-from doap.bridges.dbow import build_vocabulary, calibrate_thresholds, read_vocabulary, score
-from doap.folders import DescribeSettings, FeatureCollection
+from doap.bridges.dbow import calibrate_thresholds, score, train_vocabulary, write_vocabulary
+from doap.folders import find_images
+from doap.types import Grey
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("images", type=Path, nargs="?", help="folder of images")
-    parser.add_argument("--model", default="doap-tiny-256b", help="a binary model")
+    parser.add_argument("--model", default="doap-tiny-256b", help="a model of 256 bits")
     parser.add_argument("-k", type=int, default=8)
     parser.add_argument("-L", dest="levels", type=int, default=3)
-    parser.add_argument("--max-keypoints", type=int, default=300)
+    parser.add_argument("--keypoints", type=int, default=300, help="keypoints per image")
     parser.add_argument("--output", type=Path, default=Path("slam-example"))
     options = parser.parse_args()
-    images = options.images or write_crops(options.output / "images")
-    target = options.output / "voc.txt"
+    images = find_images([options.images or write_crops(options.output / "images")])
+    model, orb = doap.load(options.model), cv2.ORB.create(options.keypoints)
 
-    settings = DescribeSettings(options.model, max_keypoints=options.max_keypoints)
-    summary = build_vocabulary(images, target, settings, k=options.k, levels=options.levels, force=True)
-    print(f"{summary.vocabulary} from {summary.descriptors:,} descriptors of {len(summary.images)} images in {target}")
+    def detect(image: Grey) -> Sequence[cv2.KeyPoint]:
+        """Detect ORB's keypoints; patches have their size, where those of DoG are many times larger."""
+        keypoints = orb.detect(image, None)
+        for keypoint in keypoints:
+            keypoint.size /= model.extent_for("dog")
+        return keypoints
 
-    model = doap.load(options.model)
-    thresholds = calibrate_thresholds(summary.images[:3], model, max_keypoints=options.max_keypoints)
+    features = {image.name: doap.detect_and_describe(image.path, model, detector=detect) for image in images}
+    vocabulary = train_vocabulary([one.descriptors for one in features.values()], options.k, options.levels)
+    write_vocabulary(vocabulary, options.output / "voc.txt")
+    print(f"{vocabulary} of {len(images)} images in {options.output / 'voc.txt'}")
+
+    paths = [image.path for image in images[:12]]
+    thresholds = calibrate_thresholds(paths, model, detector=detect, max_keypoints=options.keypoints)
     print(f"TH_LOW = {thresholds.low}, TH_HIGH = {thresholds.high} in ORBmatcher.cc, instead of 50 and 100")
 
-    vocabulary = read_vocabulary(target)
-    features = FeatureCollection(summary.features)
-    bags = {name: vocabulary.transform(features[name].descriptors) for name in features.names}
-    for query in features.names:
-        scores = {name: score(bags[query], bags[name]) for name in features.names if name != query}
+    bags = {name: vocabulary.transform(one.descriptors) for name, one in features.items()}
+    for query, bag in bags.items():
+        scores = {name: score(bag, other) for name, other in bags.items() if name != query}
         best = max(scores, key=lambda name: scores[name])
         print(f"{query}: most similar {best}, score {scores[best]:.3f}")
 

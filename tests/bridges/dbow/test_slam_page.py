@@ -30,7 +30,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 
 @pytest.mark.slow
 def test_the_example_retrieves_the_other_crop(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "examples/slam_vocabulary.py"), "--max-keypoints", "200"]
+    command = [sys.executable, str(ROOT / "examples/slam_vocabulary.py"), "--keypoints", "200"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     pairs = re.findall(r"^(\w+)-(\d)\.png: most similar (\w+)-(\d)\.png", done.stdout, re.MULTILINE)

@@ -74,8 +74,7 @@ def build_vocabulary(
 
     Example:
         >>> from doap.bridges.dbow import build_vocabulary
-        >>> build_vocabulary("photos", "voc.txt").vocabulary  # doctest: +SKIP
-        Vocabulary(873,162 words of 256 bits, k = 10, L = 6)
+        >>> summary = build_vocabulary("photos", "voc.txt", levels=4)  # doctest: +SKIP
     """
     settings = settings or DescribeSettings("doap-256b", max_keypoints=1000)
     paths = [Path(images)] if isinstance(images, str | Path) else [Path(image) for image in images]

@@ -25,6 +25,7 @@ from doap.errors import DoapError
 from doap.features import detect_and_describe
 from doap.features.image_input import ImageLike, read_image, shrink_image
 from doap.geometry.homographies import transform_points
+from doap.images.detection import CustomDetector
 from doap.images.extraction import Pyramid
 from doap.images.warping import random_homography, relight, warp
 from doap.networks.descriptor import Descriptor
@@ -102,7 +103,7 @@ def calibrate_thresholds(
     images: Iterable[ImageLike],
     model: Descriptor,
     *,
-    detector: str = "dog",
+    detector: str | CustomDetector = "dog",
     frames: FrameShape = "oriented",
     max_keypoints: int | None = 1000,
     seed: int = 0,
@@ -112,7 +113,7 @@ def calibrate_thresholds(
     Args:
         images: A dozen images of the kind that will be matched; larger ones are reduced to 800 pixels.
         model: Binary model.
-        detector: Detector of the model's keypoints; ORB has its own.
+        detector: Detector of the model's keypoints, see `detect_and_describe`; ORB has its own.
         frames: Shape of the model's frames.
         max_keypoints: Number of strongest keypoints per image, also of ORB.
         seed: Seed of the warps.

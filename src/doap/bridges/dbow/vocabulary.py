@@ -60,7 +60,7 @@ class Vocabulary:
             raise DoapError(f"not a vocabulary: a node has {counts.max()} children, more than k = {branching}")
         self.words = np.flatnonzero(counts == 0)
         self._word_ids = np.cumsum(counts == 0) - 1
-        # Children of node i, in the order of their ids; the first stands in for those that a node does not have.
+        # Children of each node in the order of their ids; the last stands in for those that a node does not have.
         order = np.argsort(parents[1:], kind="stable") + 1
         starts = np.cumsum(counts) - counts
         columns = np.minimum(np.arange(branching), np.maximum(counts - 1, 0)[:, None])
