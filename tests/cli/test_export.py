@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from support.command_line import Doap
 
@@ -64,3 +65,14 @@ def test_a_missing_library_is_one_line(library: str, doap: Doap, monkeypatch: py
     monkeypatch.setitem(sys.modules, library, None)
     status, _, errors = doap("export", "doap-tiny-128", "-o", "new.onnx")
     assert (status, errors) == (1, f"doap: {library} is not installed; run: pip install 'doap[onnx]'\n")
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "pt2"])
+def test_an_old_torch_is_one_line(suffix: str, doap: Doap, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
+    assert doap("export", "doap-tiny-128", "-o", f"new.{suffix}") == (
+        1,
+        "",
+        "doap: torch 2.5.1+cpu is too old to export; run: pip install 'torch>=2.6'\n",
+    )
+    assert not list(tmp_path.iterdir())

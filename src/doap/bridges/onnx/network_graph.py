@@ -10,13 +10,11 @@ import numpy as np
 import torch
 from onnx import ModelProto, NodeProto, load_from_string
 
-from doap.errors import DoapError
+from doap.bridges.onnx.torch_formats import MAX_DIMENSION, check_torch
 from doap.networks.descriptor import Descriptor
 from doap.networks.graph_builder import OPSET, GraphBuilder
 from doap.networks.int8.network import build_int8_graph
 from doap.networks.network import PatchNetwork
-
-MIN_TORCH = (2, 6)
 
 
 def add_network(graph: GraphBuilder, network: PatchNetwork, patches: str) -> str:
@@ -34,7 +32,7 @@ def add_network(graph: GraphBuilder, network: PatchNetwork, patches: str) -> str
         DoapError: If torch is too old.
     """
     inputs = graph.add_node("Unsqueeze", [patches, np.array([1])])
-    return add_model(graph, _export_network(network), inputs)
+    return _add_model(graph, _export_network(network), inputs, centre=True)
 
 
 def add_quantized_network(graph: GraphBuilder, model: Descriptor, ranges: Sequence[float], patches: str) -> str:
@@ -55,11 +53,18 @@ def add_quantized_network(graph: GraphBuilder, model: Descriptor, ranges: Sequen
     # One file for all CPUs: unsigned activations are fast on x86, and signed ones are no faster on ARM.
     content, block = build_int8_graph(model, ranges, signed_activations=False)
     blocks = graph.add_node("Reshape", [patches, np.array([0, model.input_size, model.input_size // block, block])])
-    return add_model(graph, load_from_string(content), blocks)
+    return _add_model(graph, load_from_string(content), blocks, centre=False)
 
 
-def add_model(graph: GraphBuilder, model: ModelProto, values: str) -> str:
-    """Add the nodes of a model with one input and one output; return the name of the output."""
+def _add_model(graph: GraphBuilder, model: ModelProto, values: str, centre: bool) -> str:
+    """Add the nodes of a model with one input and one output; return the name of the output.
+
+    Args:
+        graph: Graph to add to.
+        model: Model to add.
+        values: Name of its input.
+        centre: Whether to subtract the mean of each patch before LayerNormalization.
+    """
     assert not model.functions, "the exporter inlines functions"
     renamed = {model.graph.input[0].name: values}
 
@@ -73,7 +78,7 @@ def add_model(graph: GraphBuilder, model: ModelProto, values: str) -> str:
         copied = NodeProto(op_type=node.op_type, domain=node.domain, attribute=node.attribute)
         copied.input.extend(map(rename, node.input))
         copied.output.extend(map(rename, node.output))
-        if node.op_type == "LayerNormalization":
+        if centre and node.op_type == "LayerNormalization":
             copied.input[0] = _add_centring(graph, copied.input[0])
         graph.nodes.append(copied)
     return rename(model.graph.output[0].name)
@@ -91,22 +96,16 @@ def _add_centring(graph: GraphBuilder, values: str) -> str:
 
 def _export_network(network: PatchNetwork) -> ModelProto:
     import_module("onnxscript")  # which torch needs, but does not always say
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    if version < MIN_TORCH:
-        raise DoapError(f"torch {torch.__version__} cannot export to ONNX; install torch {MIN_TORCH[0]}.{MIN_TORCH[1]}")
+    check_torch()
     example = torch.rand(3, 1, network.input_size, network.input_size) * 255
     with torch.no_grad(), _quiet():
-        program = torch.onnx.export(
-            network,
-            (example,),
-            dynamo=True,
-            dynamic_shapes=({0: torch.export.Dim("N")},),
-            opset_version=OPSET,
-            verbose=False,
-        )
-    assert program is not None
+        # Given a program, torch.onnx does not fall back to traces, in which the batch would be constant.
+        count = torch.export.Dim("N", min=1, max=MAX_DIMENSION)
+        program = torch.export.export(network, (example,), dynamic_shapes=({0: count},), strict=False)
+        exported = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False)
+    assert exported is not None
     # Serialised by torch's copy of the format, which may not be the class of the installed onnx.
-    return load_from_string(program.model_proto.SerializeToString())
+    return load_from_string(exported.model_proto.SerializeToString())
 
 
 @contextmanager

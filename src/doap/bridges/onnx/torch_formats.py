@@ -9,10 +9,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor
 
+MIN_TORCH = (2, 6)
 EXTRA_FILE = "doap.json"
-MAX_DIMENSION = 1 << 20  # of a batch and of a side of patches, in programs of torch.export
+MAX_DIMENSION = 1 << 20  # of a batch and of a side of patches: torch.export wants a limit
+
+
+def check_torch() -> None:
+    """Raise DoapError if `torch.export` of the installed torch is too old."""
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < MIN_TORCH:
+        wanted = ".".join(map(str, MIN_TORCH))
+        raise DoapError(f"torch {torch.__version__} is too old to export; run: pip install 'torch>={wanted}'")
 
 
 class _PatchModel(nn.Module):
@@ -42,11 +52,18 @@ def export_program(model: Descriptor, metadata: str) -> bytes:
 
     Returns:
         Content of a .pt2 file.
+
+    Raises:
+        DoapError: If torch is too old.
     """
+    check_torch()
     count, height, width = (torch.export.Dim(name, min=1, max=MAX_DIMENSION) for name in ("N", "H", "W"))
     with torch.no_grad():
         program = torch.export.export(
-            _PatchModel(model).eval(), (_example(model),), dynamic_shapes=({0: count, 1: height, 2: width},)
+            _PatchModel(model).eval(),
+            (_example(model),),
+            dynamic_shapes=({0: count, 1: height, 2: width},),
+            strict=False,
         )
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this installation
