@@ -1,6 +1,7 @@
 """Cameras of COLMAP: models, parameters, and the focal length in the EXIF data of an image."""
 
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
@@ -137,7 +138,10 @@ class ImageCamera:
 
 def read_image_camera(path: Path) -> ImageCamera:
     """Read the size and the EXIF data of an image that has been described."""
-    with Image.open(path) as image:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but it has been described
+        image = Image.open(path)
+    with image:
         try:
             main = image.getexif()
             exif = {**main, **main.get_ifd(0x8769)}

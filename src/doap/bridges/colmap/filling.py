@@ -1,7 +1,6 @@
 """Steps that fill a COLMAP database; each continues where an interrupted one stopped."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from doap.bridges.colmap.cameras import CameraSettings, new_camera, read_image_camera, sharing_key
 from doap.bridges.colmap.database import Database, StoredImage, pair_id
@@ -35,23 +34,21 @@ def add_images(database: Database, images: Sequence[NamedImage], settings: Camer
             database.add_image(image.name, cameras[key])
 
 
-def check_sizes(
-    database: Database, collection: FeatureCollection, images: Mapping[str, StoredImage], path: Path
-) -> None:
-    """Check that images have the sizes of their cameras.
+def check_sizes(database: Database, images: Sequence[NamedImage]) -> None:
+    """Check that images of a database have the sizes of their cameras.
 
     Raises:
         DoapError: If one has not.
     """
-    cameras = database.cameras()
-    for name, image in images.items():
-        height, width = collection[name].size
-        camera = cameras.get(image.camera)
+    stored, cameras = database.images(), database.cameras()
+    for image in images:
+        camera = cameras.get(stored[image.name].camera)
+        width, height = read_image_camera(image.path).size
         if camera is None or (camera.width, camera.height) != (width, height):
             expected = "no camera" if camera is None else f"a camera of {camera.width}x{camera.height} pixels"
             raise DoapError(
-                f"{path}: {name} has {width}x{height} pixels, but {expected} in the database; "
-                "name the folder that was imported"
+                f"{image.path}: has {width}x{height} pixels, but {expected} in the database; "
+                "restore the image that was imported, or make a new database"
             )
 
 

@@ -58,19 +58,20 @@ class _Run:
         self,
         database: Database,
         features: FeatureCollection,
-        names: list[str],
+        described: list[NamedImage],
         listed: list[Pair] | None,
         summary: ProjectSummary,
     ) -> None:
         """Write keypoints and matches of images that are in a database."""
+        check_sizes(database, described)
         stored = database.images()
-        images = {name: stored[name] for name in names}
+        images = {image.name: stored[image.name] for image in described}
         write_features(database, features, images, lambda done, total: self.progress("importing", done, total))
         pairs = choose_pairs(
             self.settings.pairs,
             listed,
             features.path,
-            names,
+            list(images),
             lambda done, total: self.progress("retrieving", done, total),
         )
         shared = None if self.device == "cpu" else min(DEVICE_WORKERS, available_cores())
@@ -141,7 +142,7 @@ def build_project(
             create_database(summary.database, identity)
         with open_database(summary.database) as database:
             add_images(database, described, run.settings.cameras)
-            run.fill(database, features, [image.name for image in described], listed, summary)
+            run.fill(database, features, described, listed, summary)
     return summary
 
 
@@ -186,22 +187,23 @@ def import_into_database(
         stored = opened.images()
         if not stored:
             raise DoapError(f"{database}: no image in it; doap colmap IMAGES -o PROJECT makes a new database")
-        names = [image.name for image in _find_images(run.images, summary) if image.name in stored]
-        if not names:
+        named = [image for image in _find_images(run.images, summary) if image.name in stored]
+        if not named:
             raise DoapError(f"{images}: holds no image of {database}, such as {next(iter(stored))}; name their folder")
-        missing = sorted(stored.keys() - set(names))
+        missing = sorted(stored.keys() - {image.name for image in named})
         summary.failures = [f"{name}: in the database, but not in {images}" for name in missing]
         listed = read_choice(run.settings.pairs, stored)
-        numbers = [stored[name].number for name in names]
+        numbers = [stored[image.name].number for image in named]
         is_replaced = _allowed(force, lambda: _check_features(opened, summary.database, numbers, identity))
-        features = run.describe(names, summary.database.with_name(f"{summary.database.stem}-{FEATURES}"), summary)
-        names = [name for name in names if name in features.stamps]
-        check_sizes(opened, features, {name: stored[name] for name in names}, run.images)
+        output = summary.database.with_name(f"{summary.database.stem}-{FEATURES}")
+        features = run.describe([image.name for image in named], output, summary)
+        described = [image for image in named if image.name in features.stamps]
+        check_sizes(opened, described)
         with opened.transaction():
             if is_replaced:
-                opened.remove_features([stored[name].number for name in names])
+                opened.remove_features([stored[image.name].number for image in described])
             opened.write_settings(identity)
-        run.fill(opened, features, names, listed, summary)
+        run.fill(opened, features, described, listed, summary)
     return summary
 
 
