@@ -5,10 +5,8 @@
 // the centre of the top left pixel. Of a cv::KeyPoint, scale is size / 2. DESCRIPTORS.npy has one row per keypoint.
 #include <onnxruntime_cxx_api.h>
 
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <exception>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -16,17 +14,16 @@
 #include <string>
 #include <vector>
 
-struct Image { int64_t height = 0, width = 0; std::vector<uint8_t> pixels; };
-
-Image read_pgm(const std::string& path) {  // binary, 8 bit, without comments
+std::vector<uint8_t> read_pgm(const std::string& path, int64_t (&shape)[2]) {  // binary, 8 bit, without comments
     std::ifstream file(path, std::ios::binary);
-    std::string magic; Image image; int maximum = 0;
-    file >> magic >> image.width >> image.height >> maximum;
-    if (!file || magic != "P5" || maximum != 255 || image.width < 1 || image.height < 1)
+    std::string magic;
+    int maximum = 0;
+    file >> magic >> shape[1] >> shape[0] >> maximum;
+    if (!file || magic != "P5" || maximum != 255 || shape[0] < 1 || shape[1] < 1)
         throw std::runtime_error(path + ": is not a binary PGM image with 8 bit");
-    image.pixels.resize(image.height * image.width);
-    file.ignore(1).read(reinterpret_cast<char*>(image.pixels.data()), image.pixels.size());
-    return file ? image : throw std::runtime_error(path + ": is truncated");
+    std::vector<uint8_t> pixels(shape[0] * shape[1]);
+    file.ignore(1).read(reinterpret_cast<char*>(pixels.data()), pixels.size());
+    return file ? pixels : throw std::runtime_error(path + ": is truncated");
 }
 
 std::vector<float> read_frames(const std::string& path) {  // 2x3 matrices [A | c], row by row
@@ -56,23 +53,23 @@ void write_npy(const std::string& path, const Ort::Value& tensor) {
     if (!file.flush()) throw std::runtime_error(path + ": cannot be written");
 }
 
-int main(int count, char** words) try {
-    if (count != 5) throw std::runtime_error("usage: describe GRAPH IMAGE.pgm KEYPOINTS.txt DESCRIPTORS.npy");
-    Image image = read_pgm(words[2]);
-    std::vector<float> frames = read_frames(words[3]);
-    const std::array<int64_t, 2> image_shape{image.height, image.width};
-    const std::array<int64_t, 3> frames_shape{static_cast<int64_t>(frames.size() / 6), 2, 3};
+int main(int argc, char** argv) try {
+    if (argc != 5) throw std::runtime_error("usage: describe GRAPH IMAGE.pgm KEYPOINTS.txt DESCRIPTORS.npy");
+    int64_t image_shape[2];
+    std::vector<uint8_t> image = read_pgm(argv[2], image_shape);
+    std::vector<float> frames = read_frames(argv[3]);
+    const int64_t frames_shape[] = {static_cast<int64_t>(frames.size() / 6), 2, 3};
 
     Ort::Env env;
-    Ort::Session session(env, words[1], Ort::SessionOptions());
+    Ort::Session session(env, argv[1], Ort::SessionOptions());
     const auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
-    const std::array<Ort::Value, 2> inputs{
-        Ort::Value::CreateTensor(memory, image.pixels.data(), image.pixels.size(), image_shape.data(), 2),
-        Ort::Value::CreateTensor(memory, frames.data(), frames.size(), frames_shape.data(), 3)};
+    const Ort::Value inputs[] = {
+        Ort::Value::CreateTensor(memory, image.data(), image.size(), image_shape, 2),
+        Ort::Value::CreateTensor(memory, frames.data(), frames.size(), frames_shape, 3)};
     const char* input_names[] = {"image", "frames"};
     const char* output_names[] = {"descriptors"};
-    const auto outputs = session.Run(Ort::RunOptions(), input_names, inputs.data(), 2, output_names, 1);
-    write_npy(words[4], outputs[0]);
+    const auto outputs = session.Run(Ort::RunOptions(), input_names, inputs, 2, output_names, 1);
+    write_npy(argv[4], outputs[0]);
     std::cout << frames_shape[0] << " keypoints described\n";
 } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
