@@ -64,6 +64,9 @@ def colmap(
         FrameShape, typer.Option(help="oriented: along the dominant gradient; affine: with affine shape as well.")
     ] = "oriented",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 8192,
+    min_response: Annotated[
+        float, typer.Option(min=0, help="Smallest response of a keypoint; the default gives about as many as COLMAP.")
+    ] = 0.005,
     max_size: Annotated[
         int, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
     ] = 3200,
@@ -71,13 +74,15 @@ def colmap(
         Path | None, typer.Option(help="Folder of masks NAME.png; keypoints where a mask is 0 are left out.")
     ] = None,
     ratio: Annotated[
-        float | None,
-        typer.Option(min=0.01, max=1.0, help="Keep matches below this ratio of distance to second distance, e.g. 0.9."),
-    ] = None,
+        float,
+        typer.Option(min=0.01, max=1.0, help="Keep matches below this ratio of distance to second distance."),
+    ] = 0.95,
     max_distance: Annotated[
         float | None, typer.Option(min=0, help="Keep matches up to this distance: 0 to 2, or a number of bits.")
     ] = None,
-    threshold: Annotated[float, typer.Option(min=0.01, help="Largest error of a verified match, in pixels.")] = 1.5,
+    threshold: Annotated[
+        float, typer.Option(min=0.01, help="Largest error of a verified match, in thousandths of the longer side.")
+    ] = 0.75,
     device: DeviceOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = "local",
@@ -102,7 +107,7 @@ def colmap(
 
         choose_engine()  # fails now, not after hours of matching
     settings = ProjectSettings(
-        DescribeSettings(model, precision, detector, frames, max_keypoints, max_size=max_size),
+        DescribeSettings(model, precision, detector, frames, max_keypoints, min_response, max_size),
         _pair_settings(pairs, neighbours, quadratic),
         MatchSettings(ratio=ratio, max_distance=max_distance, threshold=threshold),
         CameraSettings(camera_model, parse_params(camera_params) if camera_params else None, camera_mode),
