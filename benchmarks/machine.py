@@ -25,10 +25,11 @@ def file_name(benchmark: str, name: str, suffix: str) -> str:
     return f"{benchmark}-{re.sub('[^a-z0-9]+', '-', name.lower().replace('(r)', '')).strip('-')}{suffix}"
 
 
-def write_result(benchmark: str, device: str, result: Mapping[str, object]) -> None:
-    """Write a result with the name of the device and torch's version to benchmarks/results, and print the path."""
+def write_result(benchmark: str, device: str, result: Mapping[str, object]) -> Path:
+    """Write a result with the name of the device and torch's version to benchmarks/results, and return the path."""
     name = device_name(device)
     RESULTS.mkdir(exist_ok=True)
     target = RESULTS / file_name(benchmark, name, ".json")
     target.write_text(json.dumps({"device": name, "torch": str(torch.__version__), **result}, indent=1) + "\n")
     print(f"written to {target}")
+    return target
