@@ -46,10 +46,10 @@ def test_errors_are_one_line(doap: Doap, tmp_path: Path) -> None:
         (("doap-128", "-o", "new.onnx", "--format", "torchscript"), "new.onnx: a file of format torchscript must end"),
         (("doap-128", "-o", "file/new.onnx", "--precision", "int8"), "file: cannot create this folder"),
         (("doap-128", "-o", "folder.onnx"), "folder.onnx: is a folder"),
-        (("doap-128", "-o", "new.pt", "--graph", "image"), "--graph image is for ONNX only"),
-        (("doap-128", "-o", "new.pt2", "--precision", "int8"), "--precision int8 is for ONNX only"),
-        (("doap-128", "-o", "new.onnx", "--extent", "9"), "--extent needs --graph image"),
-        (("doap-128", "-o", "new.onnx", "--graph", "image", "--extent", "nan"), "--extent nan: must be positive"),
+        (("doap-128", "-o", "new.pt", "--graph", "image"), "new.pt: the image graph is for ONNX only"),
+        (("doap-128", "-o", "new.pt2", "--precision", "int8"), "new.pt2: int8 is for ONNX only"),
+        (("doap-128", "-o", "new.onnx", "--extent", "9"), "an extent is for the image graph only"),
+        (("doap-128", "-o", "new.onnx", "--graph", "image", "--extent", "nan"), "the extent must be positive"),
         (("doap-st-128", "-o", "new.onnx", "--precision", "int8"), "doap-st-128: TransformedNetwork has no int8 form"),
     ):
         status, _, errors = doap("export", *arguments)

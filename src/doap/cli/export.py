@@ -39,6 +39,6 @@ def export(
 
     metadata = export_model(model, output, format=format, graph=graph, precision=precision, extent=extent, force=force)
     kind = "bits" if metadata["kind"] == "binary" else "dimensions"
-    inputs = "patches" if graph == "patches" else f"image and frames, extent {metadata['extent']}"
+    inputs = "patches" if graph == "patches" else f"image and frames, extent {float(metadata['extent']):g}"
     megabytes = output.stat().st_size / 1e6
     say(f"{output}: {metadata['name']}, {inputs} to {metadata['dimensions']} {kind}, {precision}, {megabytes:.1f} MB")

@@ -106,7 +106,7 @@ def test_the_model_says_what_it_is(exported: Exported) -> None:
         "graph": "patches",
         "precision": "fp32",
         "input_size": "32",
-        "extent": "17",
+        "extent": "17.0",
     }
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 18)]
     assert not any(tensor.external_data for tensor in model.graph.initializer)
@@ -115,7 +115,7 @@ def test_the_model_says_what_it_is(exported: Exported) -> None:
 
 def test_the_extent_is_part_of_the_graph(tmp_path: Path, photo: Grey, frames: Frames) -> None:
     metadata = export_model("doap-tiny-128", tmp_path / "a.onnx", graph="image", precision="int8", extent=9)
-    assert metadata["extent"] == "9"
+    assert metadata["extent"] == "9.0"
     descriptors = run(tmp_path / "a.onnx", image=photo, frames=frames)
     expected = doap.describe_keypoints(photo, frames, doap.load("doap-tiny-128", int8=True), extent=9).descriptors
     assert np.einsum("nd,nd->n", descriptors, expected).min() > 0.999

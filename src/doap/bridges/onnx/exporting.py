@@ -57,16 +57,17 @@ def export_model(
     """
     chosen = _choose_format(output, format)
     if chosen != "onnx" and (graph == "image" or precision == "int8"):
-        option = "--graph image" if graph == "image" else "--precision int8"
-        raise DoapError(f"{option} is for ONNX only; export to a file NAME.onnx")
+        option = "the image graph" if graph == "image" else "int8"
+        raise DoapError(f"{output}: {option} is for ONNX only; export to a file NAME.onnx")
     if extent is not None and graph != "image":
-        raise DoapError("--extent needs --graph image: patches have been extracted already")
+        raise DoapError("an extent is for the image graph only: patches have been extracted already")
     if extent is not None and not 0 < extent < math.inf:
-        raise DoapError(f"--extent {extent}: must be positive")
+        raise DoapError(f"the extent must be positive and finite, not {extent}")
     _check_target(output, chosen, force)
     if str(model) in list_baselines():
         raise DoapError(f"{model}: a handcrafted baseline has no network to export")
     descriptor, card = load(model, fast=False), find_card(str(model))
+    extent = descriptor.extent_for(DETECTOR) if extent is None else float(extent)
     metadata = _metadata(descriptor, card, graph, precision, extent)
     with atomic_file(output) as temporary:
         if chosen == "onnx":
@@ -74,11 +75,11 @@ def export_model(
 
             prepared = descriptor if precision == "int8" else prepare(descriptor, precision)
             ranges = (card.activation_ranges if card else []) if precision == "int8" else None
-            cut = float(metadata["extent"]) if graph == "image" else None
-            temporary.write_bytes(build_onnx(prepared, cut, ranges, metadata))
+            content = build_onnx(prepared, extent if graph == "image" else None, ranges, metadata)
         else:
             export = export_script if chosen == "torchscript" else export_program
-            temporary.write_bytes(export(prepare(descriptor, precision), json.dumps(metadata)))
+            content = export(prepare(descriptor, precision), json.dumps(metadata))
+        temporary.write_bytes(content)
     return metadata
 
 
@@ -117,18 +118,17 @@ def _check_target(output: Path, format: ExportFormat, force: bool) -> None:
 
 
 def _metadata(
-    model: Descriptor, card: Card | None, graph: ExportGraph, precision: ExportPrecision, extent: float | None
+    model: Descriptor, card: Card | None, graph: ExportGraph, precision: ExportPrecision, extent: float
 ) -> dict[str, str]:
-    dimensions = model.network.dimensions
     return {
         "name": model.name,
         "doap_version": __version__,
         "licence": card.origin.licence if card else "",
         "kind": model.kind,
-        "dimensions": str(dimensions),
+        "dimensions": str(model.network.dimensions),
         "graph": graph,
         "precision": precision,
         "input_size": str(model.input_size),
-        "extent": f"{model.extent_for(DETECTOR) if extent is None else extent:g}",
+        "extent": str(extent),
         "card": card.model_dump_json() if card else "",
     }
