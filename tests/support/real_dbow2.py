@@ -2,7 +2,7 @@
 
 Library: libORB_SLAM3 of the package orbslam3-python, whose folder must be on LD_LIBRARY_PATH. The package exports no
 vocabulary to Python; its C++ symbols are called by their names, with objects laid out as libstdc++ and OpenCV 4 do.
-Result: an archive with the word, weight and node of each descriptor, the bags of words and the scores of the images.
+Result: an archive with the word and weight of each descriptor, the bags of words and the scores of the images.
 """
 
 import ctypes
@@ -160,11 +160,11 @@ class Dbow2:
         self.call(CLASS + "4loadERKNS1_11FileStorageE" + STRING, byref(storage), byref(text("vocabulary")))
 
     def find(self, descriptors: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Return the word, weight and node of each descriptor."""
-        word, weight, node, found = c_uint(), c_double(), c_uint(), []
+        """Return the word and weight of each descriptor."""
+        word, weight, found = c_uint(), c_double(), []
         for row in mats(descriptors):
-            self.call(CONST + "9transformERKS2_RjRdPji", byref(row), byref(word), byref(weight), byref(node), c_int(0))
-            found.append((word.value, weight.value, node.value))
+            self.call(CONST + "9transformERKS2_RjRdPji", byref(row), byref(word), byref(weight), None, 0)
+            found.append((word.value, weight.value))
         return np.array(found)
 
     def bag(self, descriptors: NDArray[np.uint8]) -> Map:
