@@ -11,7 +11,8 @@ import pytest
 from bridges.colmap.conftest import stay_in_process, write_photos
 from support.command_line import Doap
 
-MODEL = ("--model", "doap-tiny-128", "--max-keypoints", "300", "--device", "cpu", "--workers", "1")
+DESCRIBE = ("--model", "doap-tiny-128", "--max-keypoints", "300", "--min-response", "0")
+MODEL = (*DESCRIBE, "--ratio", "1", "--threshold", "3.75", "--device", "cpu", "--workers", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,12 @@ import skimage
 from PIL import Image
 
 from doap.bridges.colmap import ProjectSettings, build_project
-from doap.folders import DescribeSettings
+from doap.folders import DescribeSettings, MatchSettings
 from folders.conftest import open_in_process
 
 Colmap = Callable[..., str]
-SETTINGS = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=300))
+MATCH = MatchSettings(threshold=3.75)  # 1.5 pixels of images of 400
+SETTINGS = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=300), match=MATCH)
 
 
 def stay_in_process(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 import skimage
 from PIL import Image
 
-from bridges.colmap.conftest import SETTINGS, Colmap, write_photos
+from bridges.colmap.conftest import MATCH, SETTINGS, Colmap, write_photos
 from bridges.colmap.test_database import TABLES, TABLES_4_2, blob, make, rows
 from doap.bridges.colmap import CameraSettings, PairSettings, ProjectSettings, build_project, import_into_database
 from doap.bridges.colmap.database import pair_id
@@ -25,11 +25,11 @@ from doap.bridges.colmap.pairs import sequential_pairs
 from doap.bridges.colmap.two_view import UNCALIBRATED
 from doap.errors import DoapError
 from doap.features import match
-from doap.folders import DescribeSettings, FeatureCollection, MatchSettings
+from doap.folders import DescribeSettings, FeatureCollection
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
-TINY = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=60))
+TINY = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=60), match=MATCH)
 
 
 def dump(path: Path) -> list[str]:
@@ -131,8 +131,11 @@ def test_new_and_changed_images_are_added(project: Path, tmp_path: Path) -> None
     Image.fromarray(camera).save(copy / "photos" / "b/right.png")
     Image.fromarray(camera[30:, 20:]).save(copy / "photos" / "aa.png")
     old = dict(rows(copy / "database.db", "keypoints", "image_id, data"))
+    with pytest.raises(DoapError, match=r"right\.png: has 300x300 pixels, but a camera of 400x300 pixels"):
+        build_project(copy / "photos", copy, SETTINGS)
+    Image.fromarray(camera).resize((400, 300)).save(copy / "photos" / "b/right.png")
     summary = build_project(copy / "photos", copy, SETTINGS)
-    assert (summary.images, summary.described, summary.matched, len(summary.verified)) == (5, 2, 7, 10)
+    assert (summary.images, summary.described, summary.matched, len(summary.verified)) == (5, 1, 7, 10)
     new = dict(rows(copy / "database.db", "keypoints", "image_id, data"))
     assert [number for number in new if new[number] != old.get(number)] == [2, 5]
     assert (5, "aa.png") in rows(copy / "database.db", "images", "image_id, name")
@@ -142,7 +145,7 @@ def test_other_settings_are_refused_and_replaced_by_force(project: Path, tmp_pat
     copy = copy_project(project, tmp_path / "p")
     before = dump(copy / "database.db")
     for settings, difference in [
-        (replace(SETTINGS, match=MatchSettings(ratio=0.8)), r"ratio = None, not 0\.8"),
+        (replace(SETTINGS, match=replace(MATCH, ratio=0.8)), r"ratio = None, not 0\.8"),
         (replace(SETTINGS, cameras=CameraSettings("RADIAL")), "camera_model = SIMPLE_RADIAL, not RADIAL"),
         (replace(SETTINGS, describe=DescribeSettings("doap-tiny-256b")), "features and matches of doap-tiny-128"),
     ]:
@@ -262,7 +265,7 @@ def test_images_share_cameras(tmp_path: Path) -> None:
 def test_binary_descriptors_and_listed_pairs(project: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("crop.png a/left.png\n")
     settings = ProjectSettings(
-        DescribeSettings("doap-tiny-256b", max_keypoints=300), PairSettings(tmp_path / "pairs.txt")
+        DescribeSettings("doap-tiny-256b", max_keypoints=300), PairSettings(tmp_path / "pairs.txt"), MATCH
     )
     summary = build_project(project / "photos", tmp_path, settings)
     assert [pair for (pair,) in rows(tmp_path / "database.db", "matches", "pair_id")] == [pair_id(1, 4)]
