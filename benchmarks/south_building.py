@@ -215,8 +215,8 @@ with {result["engine"]} on {result["cores"]} cores ({result["device"]}; [results
 - **{SIFT}**: extraction, exhaustive matching and verification of COLMAP on the CPU with its defaults: peak threshold
   0.0067, ratio 0.8, distance 0.7, cross check, 4 pixels. Of too many keypoints it keeps the largest.
 - **The others**: `doap colmap` with its defaults: responses from {settings.describe.min_response:.4f}, mutual nearest
-  neighbours, ratio {settings.match.ratio or "none"}, {settings.match.threshold} pixels. Of too many keypoints it keeps
-  the strongest. rootsift, stored as float32, differs from the models by the descriptor only.
+  neighbours, ratio {settings.match.ratio}, errors up to {settings.max_error} of the longer side. Of too many
+  keypoints it keeps the strongest. rootsift, stored as float32, differs from the models by the descriptor only.
 
 All photos share one camera of unknown focal length. The mapper and its options are the same for all rows; figures are
 those of the largest model. The reprojection error is the mean over the points. Features are detection and description,

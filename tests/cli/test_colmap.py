@@ -12,7 +12,7 @@ from bridges.colmap.conftest import stay_in_process, write_photos
 from support.command_line import Doap
 
 DESCRIBE = ("--model", "doap-tiny-128", "--max-keypoints", "300", "--min-response", "0")
-MODEL = (*DESCRIBE, "--ratio", "1", "--threshold", "3.75", "--device", "cpu", "--workers", "1")
+MODEL = (*DESCRIBE, "--ratio", "1", "--max-error", "0.00375", "--device", "cpu", "--workers", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -80,9 +80,9 @@ def colmap(
     max_distance: Annotated[
         float | None, typer.Option(min=0, help="Keep matches up to this distance: 0 to 2, or a number of bits.")
     ] = None,
-    threshold: Annotated[
-        float, typer.Option(min=0.01, help="Largest error of a verified match, in thousandths of the longer side.")
-    ] = 0.75,
+    max_error: Annotated[
+        float, typer.Option(help="Largest error of a verified match, relative to the longer side of the images.")
+    ] = 0.00075,
     device: DeviceOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = "local",
@@ -109,8 +109,9 @@ def colmap(
     settings = ProjectSettings(
         DescribeSettings(model, precision, detector, frames, max_keypoints, min_response, max_size),
         _pair_settings(pairs, neighbours, quadratic),
-        MatchSettings(ratio=ratio, max_distance=max_distance, threshold=threshold),
+        MatchSettings(ratio=ratio, max_distance=max_distance),
         CameraSettings(camera_model, parse_params(camera_params) if camera_params else None, camera_mode),
+        max_error,
     )
     chosen = "cpu" if device is None and (precision == "int8" or engine == "ray") else choose_device(device)
     with step_bar() as progress:

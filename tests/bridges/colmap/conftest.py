@@ -16,8 +16,10 @@ from doap.folders import DescribeSettings, MatchSettings
 from folders.conftest import open_in_process
 
 Colmap = Callable[..., str]
-MATCH = MatchSettings(threshold=3.75)  # 1.5 pixels of images of 400
-SETTINGS = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=300), match=MATCH)
+MAX_ERROR = 0.00375  # 1.5 pixels of images of 400
+SETTINGS = ProjectSettings(
+    DescribeSettings("doap-tiny-128", max_keypoints=300), match=MatchSettings(), max_error=MAX_ERROR
+)
 
 
 def stay_in_process(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 import skimage
 from PIL import Image
 
-from bridges.colmap.conftest import MATCH, SETTINGS, Colmap, write_photos
+from bridges.colmap.conftest import MAX_ERROR, SETTINGS, Colmap, write_photos
 from bridges.colmap.test_database import TABLES, TABLES_4_2, blob, make, rows
 from doap.bridges.colmap import CameraSettings, PairSettings, ProjectSettings, build_project, import_into_database
 from doap.bridges.colmap.database import pair_id
@@ -25,11 +25,11 @@ from doap.bridges.colmap.pairs import sequential_pairs
 from doap.bridges.colmap.two_view import UNCALIBRATED
 from doap.errors import DoapError
 from doap.features import match
-from doap.folders import DescribeSettings, FeatureCollection
+from doap.folders import DescribeSettings, FeatureCollection, MatchSettings
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
-TINY = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=60), match=MATCH)
+TINY = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=60), match=MatchSettings(), max_error=MAX_ERROR)
 
 
 def dump(path: Path) -> list[str]:
@@ -145,7 +145,7 @@ def test_other_settings_are_refused_and_replaced_by_force(project: Path, tmp_pat
     copy = copy_project(project, tmp_path / "p")
     before = dump(copy / "database.db")
     for settings, difference in [
-        (replace(SETTINGS, match=replace(MATCH, ratio=0.8)), r"ratio = None, not 0\.8"),
+        (replace(SETTINGS, match=MatchSettings(ratio=0.8)), r"ratio = None, not 0\.8"),
         (replace(SETTINGS, cameras=CameraSettings("RADIAL")), "camera_model = SIMPLE_RADIAL, not RADIAL"),
         (replace(SETTINGS, describe=DescribeSettings("doap-tiny-256b")), "features and matches of doap-tiny-128"),
     ]:
@@ -265,7 +265,10 @@ def test_images_share_cameras(tmp_path: Path) -> None:
 def test_binary_descriptors_and_listed_pairs(project: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("crop.png a/left.png\n")
     settings = ProjectSettings(
-        DescribeSettings("doap-tiny-256b", max_keypoints=300), PairSettings(tmp_path / "pairs.txt"), MATCH
+        DescribeSettings("doap-tiny-256b", max_keypoints=300),
+        PairSettings(tmp_path / "pairs.txt"),
+        MatchSettings(),
+        max_error=MAX_ERROR,
     )
     summary = build_project(project / "photos", tmp_path, settings)
     assert [pair for (pair,) in rows(tmp_path / "database.db", "matches", "pair_id")] == [pair_id(1, 4)]

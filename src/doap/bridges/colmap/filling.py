@@ -74,6 +74,7 @@ def match_images(
     images: Mapping[str, StoredImage],
     pairs: Sequence[Names],
     settings: MatchSettings,
+    max_error: float,
     device: str,
     pool: Engine,
     progress: Progress,
@@ -100,7 +101,7 @@ def match_images(
     def task(chunk: list[Names]) -> MatchTask:
         stamps = {name: collection.stamps[name] for names in chunk for name in names}
         members = tuple(Pair(names, cameras(*names)) for names in chunk)
-        return MatchTask(collection.path.absolute(), members, stamps, settings, device)
+        return MatchTask(collection.path.absolute(), members, stamps, settings, max_error, device)
 
     done = 0
     progress(0, len(remaining))

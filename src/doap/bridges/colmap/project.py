@@ -82,6 +82,7 @@ class _Run:
                 images,
                 pairs,
                 self.settings.match,
+                self.settings.max_error,
                 self.device,
                 pool,
                 lambda done, total: self.progress("matching", done, total),

@@ -112,6 +112,7 @@ class MatchTask:
     pairs: tuple[Pair, ...]
     stamps: dict[str, str]
     settings: "MatchSettings"
+    max_error: float
     device: str
 
 
@@ -126,7 +127,7 @@ def match_task(task: MatchTask) -> list[tuple[NDArray[np.int64], TwoViewGeometry
         first, second = (cached_features(task.features, name, task.stamps[name]) for name in pair.names)
         matches = task.settings.match(first, second, task.device)
         a, b = (points + np.float32(PIXEL_CENTRE) for points in matches.points(first, second))
-        threshold = task.settings.threshold / 1000 * max(first.size + second.size)
+        threshold = task.max_error * max(first.size + second.size)
         geometry = estimate_geometry(a, b, second.size, threshold, pair.cameras)
         results.append((matches.indices, geometry))
     return results
