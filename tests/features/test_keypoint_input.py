@@ -87,6 +87,19 @@ def test_keypoints_that_are_not_finite_are_named(column: int, value: float) -> N
         to_frames(keypoints)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_frames_that_are_not_finite_are_named_without_warnings(value: float) -> None:
+    with pytest.raises(DoapError, match=r"^keypoint 0 has no valid position and scale"):
+        to_frames(np.full((1, 2, 3), value))
+
+
+def test_lafs_of_half_precision_are_converted() -> None:
+    lafs = torch.tensor([[[[3.0, 0, 10], [0, 3, 20]]]])
+    for dtype in (torch.float16, torch.bfloat16):
+        np.testing.assert_array_equal(to_frames(lafs.to(dtype)), lafs[0].numpy())
+
+
 @pytest.mark.parametrize("scale", [0.0, -3.0])
 def test_keypoints_without_a_positive_scale_are_named(scale: float) -> None:
     keypoints = COLUMNS.copy()

@@ -100,6 +100,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "foreign": (foreign, "its tensors are not those of the architecture"),
     "no card": (lambda p: p.with_suffix(".json").unlink(), r"its card mine\.json cannot be read"),
     "broken card": (lambda p: p.with_suffix(".json").write_text("{"), "not a model card"),
+    "binary card": (lambda p: p.with_suffix(".json").write_bytes(b"\xff\xfe\x00"), "not a model card"),
     "unknown key": (lambda p: edit_card(p, surprise=1), "not a model card .surprise"),
     "no such detector": (
         lambda p: edit_card(p, extents={"dogg": 3}),

@@ -5,6 +5,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -27,11 +28,12 @@ def to_frames(keypoints: KeypointsLike) -> Frames:
         DoapError: For another form, and for a keypoint that is not finite or whose scale is not positive, with its
             index.
     """
-    if isinstance(keypoints, list | tuple) and all(isinstance(keypoint, cv2.KeyPoint) for keypoint in keypoints):
-        frames = _from_columns(columns_from_keypoints(keypoints))
-    else:
-        frames = _from_array(keypoints)
-    bad = ~np.isfinite(frames).all((1, 2)) | ~(frame_scales(frames) > 0)
+    with np.errstate(invalid="ignore", over="ignore"):  # of keypoints that are reported below
+        if isinstance(keypoints, list | tuple) and all(isinstance(keypoint, cv2.KeyPoint) for keypoint in keypoints):
+            frames = _from_columns(columns_from_keypoints(keypoints))
+        else:
+            frames = _from_array(keypoints)
+        bad = ~np.isfinite(frames).all((1, 2)) | ~(frame_scales(frames) > 0)
     if bad.any():
         index = int(np.argmax(bad))
         raise DoapError(
@@ -58,15 +60,18 @@ def frame_angles(frames: Frames) -> NDArray[np.float32]:
 
 def _from_columns(columns: NDArray[np.float64]) -> Frames:
     """Convert (N, 4) x, y, scale and angle; the shape of a frame without a positive scale is 0."""
-    with np.errstate(invalid="ignore"):  # of infinite angles, which the caller reports
-        frames = frames_from_columns(columns)
+    frames = frames_from_columns(columns)
     # A negative scale is the same matrix as a rotation by 180 degrees: it must not pass as one.
     frames[columns[:, 2] <= 0, :, :2] = 0
     return frames
 
 
 def _from_array(keypoints: Any) -> Frames:
-    array = keypoints.detach().cpu().numpy() if isinstance(keypoints, Tensor) else np.asarray(keypoints)
+    if isinstance(keypoints, Tensor):
+        keypoints = keypoints.detach().cpu()
+        if keypoints.dtype == torch.bfloat16:  # which NumPy does not have
+            keypoints = keypoints.float()
+    array = np.asarray(keypoints)
     if array.dtype.kind not in "fiu":
         raise DoapError(f"keypoints must be numbers or OpenCV keypoints, not {array.dtype}")
     if array.ndim == 4 and array.shape[0] == 1:

@@ -104,7 +104,7 @@ def read_card(weights: Path) -> Card:
     """
     path = card_path(weights)
     try:
-        return Card.model_validate_json(path.read_text(encoding="utf-8"))
+        return Card.model_validate_json(path.read_bytes())
     except OSError as error:
         raise DoapError(
             f"{weights}: its card {path.name} cannot be read ({error.strerror}); copy it to the same folder"
