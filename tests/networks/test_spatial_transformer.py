@@ -206,6 +206,11 @@ def test_under_autocast_the_transformation_is_in_full_precision() -> None:
     torch.testing.assert_close(transforms, expected, atol=0.02, rtol=0)
 
 
+def test_a_transformer_in_float64_reads_float32() -> None:
+    transformer, patches = random_transformer().double().eval(), bright_patches(3)
+    torch.testing.assert_close(transformer(patches.float()).double(), transformer(patches), atol=0.01, rtol=0)
+
+
 @pytest.mark.parametrize("bounded", [True, False])
 @pytest.mark.parametrize("padding", ["replicate", "zeros"])
 def test_gradient_in_float64(padding: Padding, bounded: bool) -> None:

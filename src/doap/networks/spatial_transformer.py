@@ -71,7 +71,7 @@ class SpatialTransformer(nn.Module):
         # Full precision from here on: bfloat16 would round coordinates to a tenth of a pixel.
         offsets = raw.to(patches.dtype).reshape(patches.shape[0], 2, 3)
         if self.bounded:
-            offsets = self.bounds * torch.tanh(offsets)
+            offsets = self.bounds.to(offsets.dtype) * torch.tanh(offsets)
         return torch.eye(2, 3, dtype=offsets.dtype, device=offsets.device) + offsets
 
     def forward(self, patches: Tensor) -> Tensor:
