@@ -275,7 +275,11 @@ def test_options_are_checked(real: DoapFeature2D) -> None:
     with pytest.raises(DoapError, match="extent must be positive"):
         opencv.create(real.model, extent=0)
     with pytest.raises(DoapError, match="no detector 'sift'"):
-        opencv.create(real.model, detector="sift").detect(PHOTO)
+        opencv.create(real.model, detector="sift")
+    with pytest.raises(DoapError, match="no frame shape 'circle'"):
+        opencv.create(real.model, frames="circle")  # type: ignore[arg-type]
+    with pytest.raises(DoapError, match="max_keypoints must be at least 0"):
+        opencv.create(real.model, max_keypoints=-1)
 
 
 def test_copies_describe_the_same(feature: DoapFeature2D, photo: Grey) -> None:

@@ -20,11 +20,12 @@ from torch.nn.utils.rnn import pad_sequence
 from doap.choices import FrameShape
 from doap.errors import DoapError
 from doap.features.describers import DETECTOR
-from doap.features.describing import BATCH_PIXELS
+from doap.features.describing import BATCH_PIXELS, check_model
 from doap.features.image_input import read_image
 from doap.features.keypoint_input import to_frames
 from doap.images.detection import CustomDetector, detect_batch
 from doap.images.extraction import Pyramid, extract_patch_tensor
+from doap.matching.bits import unpack_signs
 from doap.networks.descriptor import Descriptor, describe_patches
 from doap.types import Frames
 
@@ -89,7 +90,7 @@ class PatchDescriptor(nn.Module):
     def __init__(self, model: Descriptor, value_range: float = 1.0, packed: bool = False) -> None:
         super().__init__()
         _check_positive("value_range", value_range)
-        _check_model(model, packed)
+        _check_packed(model, packed)
         self.model = model
         self.value_range = value_range
         self.packed = packed
@@ -181,7 +182,7 @@ class FrameDescriptor(nn.Module):
 
     def __init__(self, model: Descriptor, packed: bool = False) -> None:
         super().__init__()
-        _check_model(model, packed)
+        _check_packed(model, packed)
         self.model = model
         self.packed = packed
 
@@ -248,9 +249,8 @@ def _check_positive(name: str, value: float) -> None:
         raise DoapError(f"{name} must be positive and finite, not {value}")
 
 
-def _check_model(model: object, packed: bool) -> None:
-    if not isinstance(model, Descriptor):
-        raise DoapError(f"the model must be one that doap.load returns, not {type(model).__name__}")
+def _check_packed(model: Descriptor, packed: bool) -> None:
+    check_model(model)
     if packed and model.kind != "binary":
         raise DoapError(f"{model.name} has no bits to pack; use packed=False, or a binary model")
 
@@ -271,6 +271,5 @@ def _to_output(descriptors: Tensor, packed: bool) -> Tensor:
     """Return real descriptors as they are, and packed bits as ±1 / √bits, most significant first, unless `packed`."""
     if packed or descriptors.dtype != torch.uint8:
         return descriptors
-    shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=descriptors.device)
-    bits = ((descriptors[:, :, None] >> shifts) & 1).flatten(1)
-    return (2 * bits.float() - 1) / math.sqrt(bits.shape[1])
+    signs = unpack_signs(descriptors, torch.float32)
+    return signs / math.sqrt(signs.shape[1])

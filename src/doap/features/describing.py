@@ -18,7 +18,7 @@ from doap.features.features import Features
 from doap.features.image_input import GreyImage, ImageLike, read_image, shrink_image, split_images
 from doap.features.keypoint_input import KeypointsLike, to_frames
 from doap.features.views import View, describe_views, on_device
-from doap.images.detection import CustomDetector, FrameShape, Mask, detect, detect_batch
+from doap.images.detection import CustomDetector, FrameShape, Mask, check_options, detect, detect_batch
 from doap.networks.descriptor import Descriptor
 
 BATCH_PIXELS = 1 << 25  # of images whose frames are detected together on a GPU
@@ -94,7 +94,7 @@ def detect_and_describe(
         >>> features.descriptors.shape
         (500, 128)
     """
-    _check_model(model)
+    check_model(model)
     options = DetectionOptions(detector, frames, max_keypoints, min_response, max_size)
     images, masks = split_images(image), cast(Any, mask)
     if images is None:
@@ -132,7 +132,7 @@ def describe_keypoints(
         >>> doap.describe_keypoints(image, keypoints, doap.load("doap-demo-256b")).descriptors.shape
         (100, 32)
     """
-    _check_model(model)
+    check_model(model)
     frames = to_frames(keypoints)
     grey = on_device(read_image(image), model)
     responses = _responses(keypoints)
@@ -163,6 +163,7 @@ class DetectionOptions:
             raise DoapError("min_response must be a number, not NaN")
         if not isinstance(self.detector, str) and not callable(self.detector):
             raise DoapError(f"a detector must be a name or a function, not {self.detector!r}")
+        check_options(self.detector, self.frames, self.max_keypoints)
 
     def describe(self, images: Sequence[Any], masks: Sequence[Mask | None], model: Descriptor) -> list[Features]:
         """Detect and describe keypoints of images; for a function as detector, at the extent of DoG keypoints."""
@@ -218,7 +219,8 @@ class _Input:
         return isinstance(self.image, Tensor) and self.image.shape == group[0].image.shape and pixels <= BATCH_PIXELS
 
 
-def _check_model(model: object) -> None:
+def check_model(model: object) -> None:
+    """Raise DoapError if an object is no model of `doap.load`."""
     if not isinstance(model, Descriptor):
         raise DoapError(f"the model must be one that doap.load returns, not {type(model).__name__}")
 

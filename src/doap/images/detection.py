@@ -121,6 +121,16 @@ def detect_batch(
     ]
 
 
+def check_options(detector: str | CustomDetector, frames: str, max_keypoints: int | None) -> None:
+    """Raise DoapError for options of `detect` that do not exist or are out of range."""
+    if isinstance(detector, str) and detector not in DETECTORS:
+        raise DoapError(f"no detector {detector!r}; known are {', '.join(DETECTORS)}")
+    if frames not in get_args(FrameShape):
+        raise DoapError(f"no frame shape {frames!r}; known are {', '.join(get_args(FrameShape))}")
+    if max_keypoints is not None and max_keypoints < 0:
+        raise DoapError(f"max_keypoints must be at least 0, or None for all, not {max_keypoints}")
+
+
 def _check(
     shape: Sequence[int],
     detector: str | CustomDetector,
@@ -132,12 +142,7 @@ def _check(
     """Check the arguments of `detect`, and return the condition that frames must meet."""
     if len(shape) != 2 or 0 in shape:
         raise DoapError(f"an image must be (H, W) with at least one pixel, not {tuple(shape)}")
-    if isinstance(detector, str) and detector not in DETECTORS:
-        raise DoapError(f"no detector {detector!r}; known are {', '.join(DETECTORS)}")
-    if frames not in get_args(FrameShape):
-        raise DoapError(f"no frame shape {frames!r}; known are {', '.join(get_args(FrameShape))}")
-    if max_keypoints is not None and max_keypoints < 0:
-        raise DoapError(f"max_keypoints must be at least 0, or None for all, not {max_keypoints}")
+    check_options(detector, frames, max_keypoints)
     if mask is None:
         return Filter(None, min_response)
     if tuple(mask.shape) != tuple(shape):

@@ -85,7 +85,7 @@ class BitSearch:
 
     def __init__(self, first: Tensor, second: Tensor, both: bool) -> None:
         dtype = bit_dtype(first, second)
-        a, b = _signs(first, dtype), _signs(second, dtype)
+        a, b = unpack_signs(first, dtype), unpack_signs(second, dtype)
         maxima = bit_maxima(a, b, both)
         self._forward = _Direction(a, b, maxima.forward, maxima.size)
         self._backward = None if maxima.backward is None else _Direction(b, a, maxima.backward, maxima.size)
@@ -120,8 +120,8 @@ class BitSearch:
         return distances.masked_fill(products == NO_PRODUCT, torch.inf)
 
 
-def _signs(packed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Unpack (N, bits / 8) uint8 to (N, bits) values ±1."""
-    shifts = torch.arange(8, dtype=torch.uint8, device=packed.device)
+def unpack_signs(packed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Unpack (N, bits / 8) uint8 to (N, bits) values ±1, the most significant bit first."""
+    shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
     bits = (packed[:, :, None] >> shifts) & 1
     return bits.flatten(1).to(dtype).mul_(2).sub_(1)
