@@ -29,6 +29,7 @@ from doap.networks.card import Origin, read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import WEIGHTS_FOLDER
 from support.hub_server import HubServer, serving_hub
+from support.packages import install
 
 ROOT = Path(__file__).parents[2]
 PATCHES = np.random.default_rng(0).integers(0, 256, (20, 32, 32), dtype=np.uint8)
@@ -205,20 +206,12 @@ except DoapError as error:
 """
 
 
-def install(folder: Path, requirement: str) -> str:
-    """Install a package without its dependencies, and return its folder; skip the test without a package index."""
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), requirement]
-    if subprocess.run(command, capture_output=True, timeout=300).returncode:
-        pytest.skip(f"needs a package index with {requirement}")
-    return str(folder)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("requirement", ["", OLDEST])
 def test_a_model_is_uploaded_downloaded_and_loaded_without_the_hub(
     hub: HubServer, tmp_path: Path, requirement: str
 ) -> None:
-    path = install(tmp_path / "site", requirement) if requirement else ""
+    path = str(install(tmp_path / "site", requirement)) if requirement else ""
     environment = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home")}
     online = python(PROGRAM, "push", path=path, **environment)
     assert online.returncode == 0, online.stderr

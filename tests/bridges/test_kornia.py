@@ -28,6 +28,7 @@ from doap.bridges.kornia import (
 )
 from doap.features.keypoint_input import frame_angles, frame_scales
 from doap.types import Grey
+from support.packages import install
 
 OLDEST = ("kornia==0.7.3", "kornia_rs==0.1.5")
 REAL, BINARY = "doap-tiny-128", "doap-tiny-256b"
@@ -360,10 +361,7 @@ for name in ("doap-tiny-128", "doap-tiny-256b"):
 
 @pytest.mark.slow
 def test_the_oldest_kornia(tmp_path: Path) -> None:
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path), *OLDEST]
-    if subprocess.run(install, capture_output=True, timeout=300).returncode:
-        pytest.skip("needs a package index with " + " and ".join(OLDEST))
-    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{SCRIPT}"
+    program = f"import sys; sys.path.insert(0, {str(install(tmp_path, *OLDEST))!r})\n{SCRIPT}"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
