@@ -44,6 +44,13 @@ def test_results_come_in_the_order_of_the_tasks(workers: int) -> None:
         assert list(engine.map(engine_tasks.square, [])) == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a fork server on Linux only")
+def test_the_fork_server_leaves_interrupts_to_its_parent() -> None:
+    with open_engine("local", 1) as engine:  # workers inherit the mask of the server
+        assert signal.SIGINT in next(engine.map(engine_tasks.blocked_signals, [0]))
+    assert signal.SIGINT not in engine_tasks.blocked_signals(0)
+
+
 def test_tasks_are_read_as_they_are_needed() -> None:
     taken: list[int] = []
 

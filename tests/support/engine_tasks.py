@@ -73,6 +73,10 @@ def thread_counts(_: int) -> tuple[int, int]:
     return torch.get_num_threads(), cv2.getNumThreads()
 
 
+def blocked_signals(_: int) -> set[int]:
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
 def loaded_modules(_: int) -> set[str]:
     return set(sys.modules)
 

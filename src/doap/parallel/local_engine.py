@@ -7,6 +7,7 @@ executor per process, the others go on and the task is known.
 import multiprocessing
 import pickle
 import reprlib
+import signal
 import sys
 import threading
 from collections import deque
@@ -164,11 +165,27 @@ def _check_function(function: Callable[..., object]) -> None:
 def _start_executor(payload: bytes, module: str) -> tuple[ProcessPoolExecutor, "Future[object]"]:
     """Start a worker with its first task."""
     with _start_lock, environment_of_workers(), _without_main():
-        if START_METHOD == "forkserver" and module:
-            # The server imports the module once for all workers. It is ignored if the server runs already.
-            multiprocessing.set_forkserver_preload([module])
+        if START_METHOD == "forkserver":
+            _start_server(module)
         executor = ProcessPoolExecutor(1, multiprocessing.get_context(START_METHOD), prepare_worker)
         return executor, executor.submit(run_pickled, payload)
+
+
+def _start_server(module: str) -> None:
+    """Start the fork server, unless it runs already. It imports the module once for all workers.
+
+    Ctrl-C is left to this process: the server would print a traceback of its imports.
+    """
+    from multiprocessing import forkserver, resource_tracker  # POSIX only
+
+    if module:
+        multiprocessing.set_forkserver_preload([module])
+    resource_tracker.ensure_running()  # before: it unblocks the signal when it starts
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited by the server
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 @contextmanager
