@@ -2,6 +2,7 @@
 
 import shlex
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -114,31 +115,14 @@ def colmap(
         max_error,
     )
     chosen = "cpu" if device is None and (precision == "int8" or engine == "ray") else choose_device(device)
+    if database is not None:
+        make = partial(import_into_database, database, images)
+    else:
+        make = partial(build_project, images, output or Path())
     with step_bar() as progress:
-        if database is not None:
-            summary = import_into_database(
-                database,
-                images,
-                settings,
-                masks=masks,
-                device=chosen,
-                engine=engine,
-                workers=workers,
-                force=force,
-                progress=progress,
-            )
-        else:
-            summary = build_project(
-                images,
-                output or Path(),
-                settings,
-                masks=masks,
-                device=chosen,
-                engine=engine,
-                workers=workers,
-                force=force,
-                progress=progress,
-            )
+        summary = make(
+            settings, masks=masks, device=chosen, engine=engine, workers=workers, force=force, progress=progress
+        )
     _report(summary)
     if reconstruct:
         _reconstruct(summary, images, force)

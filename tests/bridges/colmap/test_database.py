@@ -350,10 +350,13 @@ def test_other_kinds_of_geometry() -> None:
     assert (none.config, none.inliers.sum()) == (DEGENERATE, 0)
 
 
-def test_an_unknown_number_of_parameters_is_refused() -> None:
+def test_parameters_that_do_not_fit_the_model_are_refused() -> None:
     with pytest.raises(DoapError, match="camera model PINHOLE has 4 parameters, not 3"):
         CameraSettings("PINHOLE", (1.0, 2.0, 3.0))
     with pytest.raises(DoapError, match="camera model FISH: unknown"):
         CameraSettings("FISH")
+    for params in ((float("nan"), 2.0, 3.0, 4.0), (1.0, 0.0, 3.0, 4.0)):
+        with pytest.raises(DoapError, match="must be finite, with focal lengths above 0"):
+            CameraSettings("PINHOLE", params)
     assert MODELS[CAMERA_MODELS.index("FULL_OPENCV")].size == 12
     assert len(MODELS) == len(CAMERA_MODELS)

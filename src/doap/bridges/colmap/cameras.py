@@ -79,11 +79,18 @@ class CameraSettings:
         size = MODELS[self.number].size
         if self.params is not None and len(self.params) != size:
             raise DoapError(f"camera model {self.model} has {size} parameters, not {len(self.params)}")
+        if self.params is not None and not (np.isfinite(self.params).all() and min(self._focal_lengths) > 0):
+            given = ",".join(map(str, self.params))
+            raise DoapError(f"camera parameters {given}: must be finite, with focal lengths above 0")
 
     @property
     def number(self) -> int:
         """COLMAP's number of the model."""
         return CAMERA_MODELS.index(self.model)
+
+    @property
+    def _focal_lengths(self) -> tuple[float, ...]:
+        return (self.params or ())[: MODELS[self.number].focal_lengths]
 
     def identity(self) -> Identity:
         """Return what decides the cameras of images."""

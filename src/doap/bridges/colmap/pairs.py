@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from doap.choices import PairChoice
 from doap.errors import DoapError
@@ -27,6 +28,9 @@ class PairSettings:
     quadratic: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.choice, Path) and self.choice not in get_args(PairChoice):
+            known = ", ".join(get_args(PairChoice))
+            raise DoapError(f"pairs {self.choice!r}: unknown; choose one of {known}, or the Path of a file")
         if self.neighbours < 1:
             raise DoapError(f"the number of neighbours must be at least 1, not {self.neighbours}")
 

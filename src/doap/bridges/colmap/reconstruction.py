@@ -137,7 +137,7 @@ def _count_images(database: Path) -> int:
     except sqlite3.Error as error:
         raise DoapError(f"{database}: not a COLMAP database ({error})") from error
     if not pairs:
-        raise DoapError(f"{database}: no pair of its {images} images has verified matches; match them first")
+        raise DoapError(f"{database}: no pair of its {images} images has verified matches; match photos that overlap")
     return int(images)
 
 
