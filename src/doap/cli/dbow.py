@@ -104,7 +104,7 @@ def _calibrate(images: list[Path], settings: "DescribeSettings", device: str, se
             max_keypoints=settings.max_keypoints,
             seed=seed,
         )
-    say(f"thresholds that accept as many wrong pairs as ORB's, medians of {len(chosen)} images:")
+    say(f"thresholds that accept as many wrong pairs as ORB's, medians of {len(thresholds.distances)} images:")
     say(f"{'descriptor':<16} {'threshold':<14} {'wrong pairs':>12} {'correct pairs':>14}")
     for descriptor, name, threshold, wrong, correct in thresholds.table():
         label = model.name if descriptor == "model" else descriptor

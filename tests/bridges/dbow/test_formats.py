@@ -1,5 +1,6 @@
 """Files of vocabularies, read by the rules of the loaders of ORB-SLAM, DBoW2 and DBoW3."""
 
+import gzip
 import struct
 from pathlib import Path
 
@@ -180,12 +181,16 @@ def test_dbow3_takes_any_length(tmp_path: Path) -> None:
         ("voc.txt", b"10 6 0 0\n7 1 " + b"1 " * 32 + b"0.5", "a parent before it"),
         ("voc.txt", b"10 6 0 0\n0 0 " + b"1 " * 32 + b"0.5", "marked as leaves"),
         ("voc.txt", b"\xff\xfe", "cannot be read"),
+        ("voc.txt", b"10 6 0 0\n0 1 " + b"256 " * 32 + b"0.5", "not bytes from 0 to 255"),
+        ("voc.txt", b"10 6 0 0\n0.5 1 " + b"1 " * 32 + b"0.5", "parents are not whole numbers"),
+        ("voc.txt", b"10 6 0 0\n0 1 " + b"1 " * 32 + b"nan", "weights are not all finite"),
         ("voc.dbow3", b"short", "cannot be read"),
         ("voc.dbow3", bytes(64), "no binary vocabulary of DBoW3"),
         ("voc.dbow3", struct.pack("<Q?I4i", 88877711233, True, 3, 10, 6, 0, 0), "compressed; save it from DBoW3"),
         ("voc.dbow3", struct.pack("<Q?I4i", 88877711233, False, 3, 10, 6, 0, 0), "cannot be read"),
         ("voc.yml", b"%YAML:1.0\n---\nvocabulary:\n   k: 10\n", "no k, L"),
         ("voc.yml.gz", b"no gzip", "cannot be read"),
+        ("voc.yml.gz", gzip.compress(b"k: 10", mtime=0)[:10] + b"\xff" * 20, "cannot be read"),
         ("voc.bin", b"", "vocabularies are written as"),
     ],
 )

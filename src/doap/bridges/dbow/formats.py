@@ -7,13 +7,14 @@ written with all digits.
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.bridges.dbow.vocabulary import Bits, Vocabulary
+from doap.bridges.dbow.vocabulary import Vocabulary
 from doap.errors import DoapError
 from doap.files import atomic_file
 
@@ -87,7 +88,7 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
     try:
         content = path.read_bytes()
         content = gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DoapError(f"{path}: cannot be read ({error})") from error
     try:
         return READERS[form](content)
@@ -136,7 +137,7 @@ def _read_text(content: bytes) -> Vocabulary:
         raise DoapError("no node in it")
     values = np.loadtxt(io.BytesIO(body), np.float64, comments=None, ndmin=2)
     parents, leaves, descriptors, weights = values[:, 0], values[:, 1] > 0, values[:, 2:-1], values[:, -1]
-    vocabulary = _vocabulary(k, levels, parents, descriptors.astype(np.uint8), weights)
+    vocabulary = _vocabulary(k, levels, parents, descriptors, weights)
     if not np.array_equal(np.flatnonzero(leaves) + 1, vocabulary.words):
         raise DoapError("nodes marked as leaves are not those without children")
     return vocabulary
@@ -231,7 +232,7 @@ def _read_yaml(content: bytes) -> Vocabulary:
         raise DoapError("no node in it")
     order = _id_order(np.array([row[0] for row in rows], np.int64))
     parents, weights = (np.array([row[column] for row in rows], np.float64)[order] for column in (1, 2))
-    descriptors = np.array([list(map(int, row[3].split())) for row in rows], np.uint8)[order]
+    descriptors = np.array([list(map(int, row[3].split())) for row in rows], np.int64)[order]
     vocabulary = _vocabulary(settings["k"], settings["L"], parents, descriptors, weights)
     words = np.array(YAML_WORD.findall(text), np.int64).reshape(-1, 2)
     _check_words(vocabulary, words[:, 0], words[:, 1])
@@ -254,14 +255,28 @@ def _check_words(vocabulary: Vocabulary, words: NDArray[np.integer], nodes: NDAr
 
 
 def _vocabulary(
-    k: int, levels: int, parents: NDArray[np.number], descriptors: Bits, weights: NDArray[np.floating]
+    k: int,
+    levels: int,
+    parents: NDArray[np.number],
+    descriptors: NDArray[np.number],
+    weights: NDArray[np.floating],
 ) -> Vocabulary:
-    """Return a vocabulary from the columns of all nodes but the root."""
+    """Return a vocabulary from the columns of all nodes but the root.
+
+    Raises:
+        DoapError: If the numbers are not those of a vocabulary.
+    """
+    with np.errstate(invalid="ignore"):
+        nodes, rows = parents.astype(np.int64), descriptors.astype(np.uint8)
+    if not (np.array_equal(nodes, parents) and np.array_equal(rows, descriptors)):
+        raise DoapError("its parents are not whole numbers, or its descriptors not bytes from 0 to 255")
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise DoapError("its weights are not all finite and at least 0")
     return Vocabulary(
         k,
         levels,
-        np.concatenate([[0], parents]).astype(np.int64),
-        np.concatenate([np.zeros((1, descriptors.shape[1]), np.uint8), descriptors]),
+        np.concatenate([[0], nodes]),
+        np.concatenate([np.zeros((1, rows.shape[1]), np.uint8), rows]),
         np.concatenate([[0], weights]).astype(np.float64),
     )
 
