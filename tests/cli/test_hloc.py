@@ -1,5 +1,6 @@
 """`doap hloc`, as a user runs it."""
 
+import shutil
 from pathlib import Path
 
 import h5py
@@ -9,6 +10,8 @@ import skimage
 from PIL import Image
 
 from doap.folders import DescribeSettings, describe_folder, match_pairs
+from doap.networks.card import read_card, write_card
+from doap.networks.registry import find_weights
 from folders.conftest import open_in_process
 from support.command_line import Doap
 
@@ -45,6 +48,15 @@ def test_files_are_written_and_kept(doap: Doap, features: Path) -> None:
     assert sorted(path.name for path in Path("out").iterdir()) == [
         name.name, matches.name, matches.name.replace("matches-doap", "matches-verified"), "pairs-m.txt"
     ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("features")
+def test_the_name_of_a_model_does_not_lead_out_of_the_folder(doap: Doap) -> None:
+    weights = Path(shutil.copy(find_weights("doap-demo-128"), "shared.safetensors"))
+    write_card(weights, read_card(find_weights("doap-demo-128")).model_copy(update={"name": "../../up"}))
+    describe_folder(Path("photos"), Path("g.h5"), DescribeSettings(str(weights), max_keypoints=10))
+    assert doap("hloc", "g.h5", "-o", "out")[:2] == (0, "out/feats-..-..-up.h5: features of 2 images\n")
+    assert [path.name for path in Path("out").iterdir()] == ["feats-..-..-up.h5"]
 
 
 def test_errors_are_one_line_and_nothing_is_replaced(doap: Doap, features: Path) -> None:

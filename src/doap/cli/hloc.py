@@ -1,5 +1,6 @@
 """`doap hloc`."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,8 @@ def hloc(
         raise DoapError("--verified selects matches; name their file with --matches")
     collection = FeatureCollection(features)
     found = None if matches is None else MatchCollection(matches)
-    name = f"feats-{collection[collection.names[0]].model}"
+    model = collection[collection.names[0]].model
+    name = "feats-" + re.sub(r"[/\\]", "-", model)  # with its separators, a name could lead out of the folder
     target = output / f"{name}.h5"
     with step_bar() as progress:
         is_new = export_features(
