@@ -82,6 +82,19 @@ def test_reconstruction_needs_colmap_before_images_are_described(doap: Doap, mon
     assert not Path("p").exists()
 
 
+def test_a_folder_of_others_is_refused_before_images_are_described(doap: Doap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doap.bridges.colmap.reconstruction.choose_engine", lambda: "colmap")
+    write_photos(Path("photos"))
+    Path("p/sparse").mkdir(parents=True)
+    Path("p/sparse/notes.txt").touch()
+    status, _, errors = doap("colmap", "photos", "-o", "p", "--reconstruct", *MODEL)
+    assert (status, errors) == (
+        1,
+        "doap: p/sparse: holds something else than models (notes.txt); choose another folder\n",
+    )
+    assert not Path("p/features").exists()
+
+
 def test_a_scene_that_cannot_be_reconstructed_keeps_its_database(doap: Doap) -> None:
     if shutil.which("colmap") is None:
         pytest.skip("the colmap program is not installed")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: doap colmap photos/ -o project --reconstruct"
 
+MODELS = "sparse"  # folder beside the database
+
 CHOICES: tuple[PairChoice, ...] = get_args(PairChoice)
 
 
@@ -104,9 +106,10 @@ def colmap(
     if (output is None) == (database is None):
         raise DoapError("name the project to write with -o, or a database of COLMAP with --database")
     if reconstruct:
-        from doap.bridges.colmap.reconstruction import choose_engine
+        from doap.bridges.colmap.reconstruction import check_output, choose_engine
 
-        choose_engine()  # fails now, not after hours of matching
+        choose_engine()  # fails now, not after hours of matching; models may be there and are replaced by --force only
+        check_output(database.with_name(MODELS) if database else (output or Path()) / MODELS, force=True)
     settings = ProjectSettings(
         DescribeSettings(model, precision, detector, frames, max_keypoints, min_response, max_size),
         _pair_settings(pairs, neighbours, quadratic),
@@ -144,9 +147,9 @@ def _pair_settings(pairs: str, neighbours: int, quadratic: bool) -> "PairSetting
 def _reconstruct(summary: "ProjectSummary", images: Path, force: bool) -> None:
     from doap.bridges.colmap.reconstruction import reconstruct
 
-    output = summary.database.with_name("sparse")
+    output = summary.database.with_name(MODELS)
     if output.exists() and not (force or summary.described or summary.matched):
-        say(f"{output}: made by an earlier run; --force makes it again")
+        say(f"{output}: holds models of an earlier run; --force replaces them")
         return
     with step_bar() as progress:
         made = reconstruct(

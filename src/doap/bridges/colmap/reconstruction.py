@@ -80,7 +80,7 @@ def reconstruct(
     total = _count_images(database)
     if not images.is_dir():
         raise DoapError(f"{images}: no such folder of images")
-    _check_output(output, force)
+    check_output(output, force)
     mapper = _map_with_pycolmap if chosen == "pycolmap" else _map_with_program
     report = progress or no_progress
     with atomic_folder(output, replace=True) as folder:
@@ -141,7 +141,7 @@ def _count_images(database: Path) -> int:
     return int(images)
 
 
-def _check_output(output: Path, force: bool) -> None:
+def check_output(output: Path, force: bool) -> None:
     """Check that the output is free, or holds nothing but models that may be replaced.
 
     Raises:
