@@ -35,6 +35,7 @@ ORB_LOW, ORB_HIGH = 50, 100  # ORBmatcher::TH_LOW, TH_HIGH
 CORRECT_PIXELS, WRONG_PIXELS = 2.0, 20.0
 MAX_SIZE = 800  # pixels of the longer side at which images are compared
 WARP_STRENGTH = 0.5
+BLOCK = 500  # keypoints compared with all of the other image at once
 
 Counts = NDArray[np.int64]
 
@@ -168,13 +169,17 @@ def count_distances(keypoints: list[Keypoints], homography: Homography) -> Dista
         return None
     bits = 8 * a.shape[1]
     mapped = transform_points(first.astype(np.float64), homography)
-    offsets = np.linalg.norm(mapped[:, None] - second, axis=2)
     signs = [np.unpackbits(x, axis=1).astype(np.float32) * 2 - 1 for x in (a, b)]
-    distances = ((bits - signs[0] @ signs[1].T) / 2).astype(np.int64)
-    wrong = np.bincount(distances[offsets > WRONG_PIXELS], minlength=bits + 1)
-    # A point can have several keypoints, of different scales and orientations: the most similar counts.
-    nearest = np.where(offsets <= CORRECT_PIXELS, distances, bits + 1).min(1)
-    correct = np.bincount(nearest, minlength=bits + 2)[: bits + 1]
+    wrong, correct = np.zeros(bits + 1, np.int64), np.zeros(bits + 2, np.int64)
+    for start in range(0, len(a), BLOCK):
+        block = slice(start, start + BLOCK)
+        offsets = np.linalg.norm(mapped[block, None] - second, axis=2)
+        distances = ((bits - signs[0][block] @ signs[1].T) / 2).astype(np.int64)
+        wrong += np.bincount(distances[offsets > WRONG_PIXELS], minlength=bits + 1)
+        # A point can have several keypoints, of different scales and orientations: the most similar counts.
+        nearest = np.where(offsets <= CORRECT_PIXELS, distances, bits + 1).min(1)
+        correct += np.bincount(nearest, minlength=bits + 2)
+    correct = correct[: bits + 1]
     return Distances(wrong, correct) if wrong.any() and correct.any() else None
 
 
