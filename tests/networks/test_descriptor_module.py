@@ -141,7 +141,11 @@ def test_another_process_gives_the_same_descriptors(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", child, tmp_path / "task.pickle", tmp_path / "out.pickle"], check=True)
     for found, descriptor in zip(pickle.loads((tmp_path / "out.pickle").read_bytes()), models, strict=True):
-        np.testing.assert_array_equal(found, doap.describe_patches(pixels.numpy(), descriptor))
+        expected = doap.describe_patches(pixels.numpy(), descriptor)
+        if descriptor.kind == "binary":
+            assert np.unpackbits(found ^ expected).mean() < 0.005
+        else:  # on ARM, convolutions depend in the last digits on what a process has computed before
+            np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
@@ -187,12 +191,13 @@ def test_a_compiled_model_describes_alike(name: str, kind: Kind, backend: str) -
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize(("kind", "fast"), [*FORMS, ("real", True), ("binary", False)])
+@pytest.mark.parametrize("kind", ["real", "binary"])
 @pytest.mark.parametrize("name", ["l2net", "cs-l2net", "hynet", "tiny"])
 @torch.no_grad()
-def test_onnxruntime_describes_alike(name: str, kind: Kind, fast: bool, tmp_path: Path) -> None:
+def test_onnxruntime_describes_alike(name: str, kind: Kind, tmp_path: Path) -> None:
+    """The exact form is exported: the fast one holds operations of this processor."""
     runtime: Any = pytest.importorskip("onnxruntime")
-    descriptor = model(name, kind, fast)
+    descriptor = model(name, kind, fast=False)
     path = tmp_path / "model.onnx"
     torch.onnx.export(
         descriptor,
