@@ -44,10 +44,12 @@ def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, se
     common = {"width": 2, "dimensions": 16, "batch_size": 80, "epochs": 1, "dropout": 0.2, "augment": True}
     recipe = Recipe.model_validate({**common, "precision": "fp32", **settings})
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
-    one = train(recipe, patches, tmp_path / "one").network.state_dict()
-    done = train_in_two_processes(tmp_path)
-    assert done.returncode == 0, done.stderr
-    two = load(tmp_path / "two" / "weights.safetensors", fast=False).network.state_dict()
+    states = []
+    for number, output in enumerate(("one", "two"), 1):  # both in fresh processes: what else one has done is no noise
+        done = train_in_processes(tmp_path, number, output)
+        assert done.returncode == 0, done.stderr
+        states.append(load(tmp_path / output / "weights.safetensors", fast=False).network.state_dict())
+    one, two = states
     start = train(recipe.model_copy(update={"lr": 1e-9}), patches, tmp_path / "start").network.state_dict()
     np.testing.assert_allclose(read_losses(tmp_path / "two"), read_losses(tmp_path / "one"), rtol=1e-3)
     for name, value in one.items():
@@ -63,7 +65,7 @@ def test_two_processes_with_batches_in_chunks(patches: PatchSet, tmp_path: Path)
     """Ranks have different numbers of chunks, but rank one common batch."""
     recipe = Recipe(width=2, dimensions=16, batch_size=83, epochs=4, lr=2.0, chunk=41, precision="fp32")
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
-    done = train_in_two_processes(tmp_path)
+    done = train_in_processes(tmp_path, 2, "two")
     assert done.returncode == 0, done.stderr
     losses = read_losses(tmp_path / "two")
     first = recipe.model_copy(update={"chunk": None, "epochs": 1})
@@ -72,10 +74,10 @@ def test_two_processes_with_batches_in_chunks(patches: PatchSet, tmp_path: Path)
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.03
 
 
-def train_in_two_processes(folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run `doap train` on the recipe and set in a folder, as a script that can start the second process."""
+def train_in_processes(folder: Path, number: int, output: str) -> "subprocess.CompletedProcess[str]":
+    """Run `doap train` on the recipe and set in a folder, as a script that can start more processes."""
     (folder / "run_doap.py").write_text("from doap.cli.main import main\n\nmain()\n")
-    words = ["train", "recipe.yaml", "--data", "set", "-o", "two", "--device", "cpu", "--devices", "2"]
+    words = ["train", "recipe.yaml", "--data", "set", "-o", output, "--device", "cpu", "--devices", str(number)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "run_doap.py", *words]
     return subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
