@@ -1,21 +1,28 @@
 """Descriptors on disk, keyed by the content they were computed from.
 
-They are stored in the folder `descriptors` of the cache (DOAP_CACHE, or ~/.cache/doap), one .npy file per array. The
-least recently used are deleted when the total size exceeds `MAX_BYTES`. Any file may be deleted by hand.
+They are stored in the folder `descriptors` of the cache (DOAP_CACHE, or ~/.cache/doap), one .npy file per array, with
+the CRC-32 of the file after the values. A file without the correct one is made again. The least recently used are
+deleted when the total size exceeds `MAX_BYTES`. Any file may be deleted by hand.
 """
 
 import hashlib
+import io
 import os
-from collections.abc import Callable
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.errors import DoapError
 from doap.files import atomic_file, cache_root
 from doap.types import Descriptors
 
 MAX_BYTES = 20 << 30
+BLOCK_BYTES = 1 << 20  # read at once
+CHECKSUM_BYTES = 4
 
 
 class DescriptorCache:
@@ -30,6 +37,7 @@ class DescriptorCache:
         self.folder = folder or cache_root() / "descriptors"
         self.overwrite = overwrite
         self._made: set[str] = set()
+        self._intact: set[str] = set()  # keys of files whose checksum was correct
 
     def get(self, key: str) -> Descriptors | None:
         """Return the array stored under a key, read-only; None if there is none or the file is damaged."""
@@ -37,14 +45,18 @@ class DescriptorCache:
             return None
         file = self._file(key)
         try:
+            if key not in self._intact and not _is_intact(file):
+                return None
             cached: Descriptors = np.load(file, mmap_mode="r")
         except (OSError, ValueError, EOFError):
             return None
-        os.utime(file)  # mark as recently used
+        self._intact.add(key)
+        with suppress(OSError):  # a cache that can only be read
+            os.utime(file)  # mark as recently used
         return cached
 
     def make(
-        self, key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], fill: Callable[[Descriptors], None]
+        self, key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], chunks: Iterable[Descriptors]
     ) -> Descriptors:
         """Store a new array under a key, atomically.
 
@@ -52,15 +64,21 @@ class DescriptorCache:
             key: Key from `content_key`.
             shape: Shape of the array, not empty.
             dtype: Type of the array.
-            fill: Function that writes the values into the memory-mapped array.
+            chunks: Consecutive rows of the array; the space for all is allocated before the first is requested.
+
+        Raises:
+            DoapError: If the file cannot be written.
         """
         file = self._file(key)
-        with atomic_file(file) as temporary:
-            array = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
-            fill(array)
-            array.flush()
-            del array
+        try:
+            with atomic_file(file) as temporary:
+                _write(temporary, shape, dtype, chunks)
+        except OSError as error:
+            raise DoapError(
+                f"{file}: cannot be written ({error.strerror}); free space, or set DOAP_CACHE to another folder"
+            ) from error
         self._made.add(key)
+        self._intact.add(key)
         self._evict()
         cached: Descriptors = np.load(file, mmap_mode="r")
         return cached
@@ -75,7 +93,8 @@ class DescriptorCache:
         for _, size, file in entries[:-1]:
             if total <= MAX_BYTES:
                 return
-            file.unlink(missing_ok=True)
+            with suppress(OSError):  # deleted by another process, or owned by another user
+                file.unlink()
             total -= size
 
 
@@ -91,6 +110,37 @@ def content_key(*parts: str | bytes | float | NDArray[np.generic]) -> str:
             state.update(f"{len(content)}:".encode())
             state.update(content)
     return state.hexdigest()
+
+
+def _write(file: Path, shape: tuple[int, ...], dtype: np.dtype[np.generic], chunks: Iterable[Descriptors]) -> None:
+    """Write an array in NumPy's format, then the CRC-32 of all bytes before it."""
+    buffer = io.BytesIO()
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, description)
+    header = buffer.getvalue()
+    size = len(header) + int(np.prod(shape)) * dtype.itemsize
+    with file.open("wb") as output:
+        if hasattr(os, "posix_fallocate"):  # a full disk is noticed before the descriptors are computed
+            os.posix_fallocate(output.fileno(), 0, size + CHECKSUM_BYTES)
+        output.write(header)
+        checksum = zlib.crc32(header)
+        for chunk in chunks:
+            content = np.ascontiguousarray(chunk, dtype).data.cast("B")
+            output.write(content)
+            checksum = zlib.crc32(content, checksum)
+        assert output.tell() == size, "the chunks are not the whole array"
+        output.write(checksum.to_bytes(CHECKSUM_BYTES, "little"))
+
+
+def _is_intact(file: Path) -> bool:
+    """Return whether a file ends with the CRC-32 of all bytes before it."""
+    checksum = 0
+    with file.open("rb", buffering=0) as content:
+        left = file.stat().st_size - CHECKSUM_BYTES
+        while left > 0 and (block := content.read(min(BLOCK_BYTES, left))):
+            checksum = zlib.crc32(block, checksum)
+            left -= len(block)
+        return left == 0 and content.read() == checksum.to_bytes(CHECKSUM_BYTES, "little")
 
 
 def _stat(file: Path) -> os.stat_result | None:

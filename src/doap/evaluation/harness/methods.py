@@ -2,7 +2,7 @@
 
 import importlib.metadata
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -176,28 +176,28 @@ class Method:
             (n, d) float32 or (n, bits / 8) uint8, memory-mapped.
         """
 
-        def fill(array: Descriptors) -> None:
+        def chunks() -> Iterator[Descriptors]:
             for chunk, pixels in selection.chunks():
-                array[chunk] = describe_patches(pixels, self.model)
+                yield describe_patches(pixels, self.model)
                 progress(chunk.stop, len(selection))
 
-        return self._cached(content_key("patches", selection.key, self.key), len(selection), fill)
+        return self._cached(content_key("patches", selection.key, self.key), len(selection), chunks())
 
     def describe_frames(self, image: Grey, frames: Frames) -> Descriptors:
         """Return the descriptors of the (N, 2, 3) frames of an image, from the cache if they are there."""
         key = content_key(image, frames)
 
-        def fill(array: Descriptors) -> None:
+        def chunks() -> Iterator[Descriptors]:
             if self.in_image:
-                array[:] = IN_IMAGE[self.spec].describe_frames(image, frames)
+                yield IN_IMAGE[self.spec].describe_frames(image, frames)
             else:
                 patches = self._extractor.extract(key, image, frames, self.model.input_size, self.extent)
-                array[:] = describe_patches(patches, self.model)
+                yield describe_patches(patches, self.model)
 
         extent = "image" if self.in_image else self.extent
-        return self._cached(content_key("frames", key, extent, self.key), len(frames), fill)
+        return self._cached(content_key("frames", key, extent, self.key), len(frames), chunks())
 
-    def _cached(self, key: str, count: int, fill: Callable[[Descriptors], None]) -> Descriptors:
+    def _cached(self, key: str, count: int, chunks: Iterator[Descriptors]) -> Descriptors:
         empty = describe_patches(np.zeros((0, 1, 1), np.uint8), self.model)
         shape = (count, *empty.shape[1:])
         if not count:
@@ -205,7 +205,7 @@ class Method:
         cached = self._cache.get(key)
         if cached is not None and cached.shape == shape and cached.dtype == empty.dtype:
             return cached
-        return self._cache.make(key, shape, empty.dtype, fill)
+        return self._cache.make(key, shape, empty.dtype, chunks)
 
 
 def to_inference(model: Descriptor) -> Descriptor:
