@@ -8,6 +8,7 @@ import pytest
 import skimage
 import torch
 
+from doap import onednn
 from doap.types import Grey
 from support.clean_environment import CleanEnvironment, make_core_environment, make_examples_environment
 from support.local_server import Site, serving
@@ -18,6 +19,15 @@ SHARED = Path(__file__).parents[2] / "shared" / "data"
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _onednn() -> Iterator[None]:
+    """Fail a test after which torch's fast kernels are off in this process, which changes what later tests compute."""
+    yield
+    enabled = onednn.is_enabled()
+    torch.backends.mkldnn.set_flags(True)  # type: ignore[no-untyped-call]
+    assert enabled, "oneDNN was disabled"
 
 
 def beside(*path: str) -> Path:

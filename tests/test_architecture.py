@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "doap"
 
 LAYERS = (
     ("errors", "version", "choices", "forking"),
-    ("types", "files", "extras", "devices"),
+    ("types", "files", "extras", "devices", "onednn"),
     ("parallel",),
     ("geometry",),
     ("objectives", "networks", "matching"),

@@ -26,6 +26,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from doap import onednn
 from doap.devices import uses_triton
 
 GROUP_SIZE = 128
@@ -152,9 +153,9 @@ def group_runs(groups: Tensor) -> Iterator[tuple[int, slice]]:
 def _fastest_bit_dtype(bits: int) -> torch.dtype:
     """Time one tile in each type that represents all products of ±1 exactly, on one core."""
     exact = [torch.float32, torch.int8]
-    if bits <= 2048:
+    if bits <= 2048 and onednn.multiplies(torch.float16):
         exact.append(torch.float16)
-    if bits <= 256:
+    if bits <= 256 and onednn.multiplies(torch.bfloat16):
         exact.append(torch.bfloat16)
     threads = torch.get_num_threads()
     with (

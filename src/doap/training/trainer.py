@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from doap import onednn
 from doap.datasets.label_mining.mining import MinedLabels, mine_labels
 from doap.datasets.official.training_set import check_split
 from doap.errors import DoapError
@@ -133,7 +134,8 @@ def train(
     if validation is not None and fabric.is_global_zero:
         validate = Validation(validation, recipe, fabric.device, trainer.network.input_size, cache)
     origin = Origin(data=", ".join(source.data), training_sets=training_sets, recipe=recipe.model_dump(), notes=info)
-    return trainer.fit(Descriptor(trainer.result, recipe.kind, data.extent, name), origin, validate)
+    with onednn.keep_enabled():  # the recipe can ask for bfloat16 on a CPU without it
+        return trainer.fit(Descriptor(trainer.result, recipe.kind, data.extent, name), origin, validate)
 
 
 class Trainer:

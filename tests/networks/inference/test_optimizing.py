@@ -100,8 +100,8 @@ def test_the_dtype_is_by_default_the_fastest(monkeypatch: pytest.MonkeyPatch) ->
         network = optimize_for_inference(model).network
         assert isinstance(network, InferenceNetwork)
         assert network.precision == dtype
-        with torch.no_grad():
-            assert network(torch.rand(2, 1, 32, 32)).dtype == dtype
+        convolutions = [layer for layer in network.modules() if isinstance(layer, InferenceConv) and any(layer.padding)]
+        assert dtype in {layer.weight.dtype for layer in convolutions}
 
 
 def test_float16_on_a_cpu_leaves_matrix_products_in_float32() -> None:

@@ -5,6 +5,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
+from doap import onednn
 from doap.networks.descriptor import Descriptor, device_of
 from doap.networks.inference.folding import fold_normalisation
 from doap.networks.inference.layers import InferenceConv, InferenceLinear
@@ -50,11 +51,18 @@ def optimize_for_inference(model: Descriptor, dtype: torch.dtype | None = None) 
         return model
     precision = dtype or fastest_dtype(device)
     network = fold_normalisation(deepcopy(model.network).eval()).requires_grad_(False)
-    # Products of float16 matrices are slow on CPUs. Only the first and the last layer are products, with little work.
-    product_dtype = torch.float32 if device.type == "cpu" and precision == torch.float16 else precision
+    product_dtype = _product_dtype(precision, device)
     _replace_layers(network, precision, product_dtype)
     optimized = InferenceNetwork(network, precision)
     return Descriptor(optimized, model.kind, model.extent, model.name, model.extents).eval()
+
+
+def _product_dtype(precision: torch.dtype, device: torch.device) -> torch.dtype:
+    """Return the dtype of matrix products: only the first and the last layer are products, with little work."""
+    if device.type != "cpu":
+        return precision
+    is_slow = precision == torch.float16 or not onednn.multiplies(precision)
+    return torch.float32 if is_slow else precision
 
 
 def _has_layers(network: nn.Module) -> bool:
