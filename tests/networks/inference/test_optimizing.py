@@ -13,6 +13,7 @@ from doap.images.frames import detect_dog
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor, describe_patches
 from doap.networks.inference import InferenceNetwork, fold_normalisation, optimize_for_inference
+from doap.networks.inference.layers import InferenceConv
 from doap.networks.network import PatchNetwork
 from doap.types import Grey
 
