@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,58 @@ def test_a_folder_under_a_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DoapError, match="cannot create"):
         make_folder(tmp_path / "file" / "below")
+
+
+def kill_while_writing(target: Path, marker: str) -> Path:
+    """Write a folder in a process that is killed inside the block, and return the temporary folder it leaves."""
+    program = (
+        "import os, sys; from pathlib import Path; from doap.files import atomic_folder\n"
+        "with atomic_folder(Path(sys.argv[1]), replace=True) as temporary:\n"
+        "    (temporary / sys.argv[2]).write_text('half')\n"
+        "    print(temporary, flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program, str(target), marker], capture_output=True, text=True)
+    assert run.returncode == -9, run.stderr
+    return Path(run.stdout.strip())
+
+
+def test_leftovers_of_a_killed_process_are_removed_by_the_next(tmp_path: Path) -> None:
+    leftover = kill_while_writing(tmp_path / "set", "part")
+    other = kill_while_writing(tmp_path / "set-b", "part")
+    assert leftover.is_dir()
+    with atomic_folder(tmp_path / "set") as temporary:
+        assert set(tmp_path.iterdir()) == {temporary, other}
+    assert set(tmp_path.iterdir()) == {tmp_path / "set", other}
+
+
+def test_a_folder_that_is_still_written_is_not_removed(tmp_path: Path) -> None:
+    with atomic_folder(tmp_path / "set") as first:
+        (first / "part").write_text("of the first")
+        with pytest.raises(RuntimeError), atomic_folder(tmp_path / "set") as second:
+            assert second != first
+            raise RuntimeError
+        assert (first / "part").exists()
+    assert (tmp_path / "set" / "part").read_text() == "of the first"
+    assert list(tmp_path.iterdir()) == [tmp_path / "set"]
+
+
+def test_hidden_folders_of_the_user_are_not_removed(tmp_path: Path) -> None:
+    own = [tmp_path / name for name in (".set-settings", ".set.building", ".set-notes.tmp", "set-abcdefgh.tmp")]
+    for folder in own:
+        folder.mkdir()
+    with atomic_folder(tmp_path / "set"):
+        pass
+    assert set(tmp_path.iterdir()) == {*own, tmp_path / "set"}
+
+
+def test_content_is_restored_if_a_process_was_killed_while_it_replaced_it(tmp_path: Path) -> None:
+    target = tmp_path / "set"
+    leftover = kill_while_writing(target, "new")
+    old = leftover.with_suffix(".old")  # what the process renames just before
+    old.mkdir()
+    (old / "before").write_text("whole")
+    with pytest.raises(DoapError, match="exists already"), atomic_folder(target):
+        pass
+    assert (target / "before").read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [target]

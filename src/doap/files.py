@@ -3,7 +3,9 @@
 An output appears under its final name only when it is complete.
 """
 
+import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +17,9 @@ from doap.errors import DoapError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+TEMPORARY = ".tmp"  # suffixes of the folders of `atomic_folder`: what is written, and what it replaces
+OLD = ".old"
 
 
 @contextmanager
@@ -40,6 +45,8 @@ def atomic_file(target: Path) -> Iterator[Path]:
 def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder next to `target`, and rename it to `target` when the block succeeds.
 
+    Temporary folders of killed processes that wrote the same target are removed first.
+
     Args:
         target: The folder to write.
         replace: Remove the folder that `target` is then, with all it contains.
@@ -47,11 +54,12 @@ def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     Raises:
         DoapError: If `target` exists and is not to be replaced.
     """
+    _remove_leftovers(target)
     if target.exists() and not replace:
         raise DoapError(f"{target}: exists already; remove it or choose another name")
     make_folder(target.parent)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    old = temporary.with_name(f"{temporary.name}-old")
+    temporary, handle = _make_locked_folder(target)
+    old = temporary.with_suffix(OLD)
     try:
         yield temporary
         for path in temporary.rglob("*"):
@@ -64,6 +72,67 @@ def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(handle)
+
+
+def _make_locked_folder(target: Path) -> tuple[Path, int]:
+    """Create a temporary folder and lock it; the system frees the lock when the process ends, however it ends."""
+    while True:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", suffix=TEMPORARY, dir=target.parent))
+        handle = os.open(temporary, os.O_RDONLY)
+        try:
+            # Shared, since a network file system grants no exclusive lock of a folder: no other process gets one there.
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            is_own = temporary.exists()
+        except BlockingIOError:
+            is_own = False
+        except OSError:  # a file system without locks
+            is_own = True
+        if is_own:
+            return temporary, handle
+        os.close(handle)  # another process took it for a leftover before it was locked
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the temporary folders of killed processes beside a target.
+
+    If a process was killed while it replaced the target, the previous content becomes the target again.
+    """
+    names = re.compile(rf"\.{re.escape(target.name)}-[a-z0-9_]{{8}}(?={re.escape(TEMPORARY)}$|{re.escape(OLD)}$)")
+    try:
+        stems = {match[0] for path in target.parent.iterdir() if (match := names.match(path.name))}
+    except OSError:  # no such folder yet
+        return
+    for stem in sorted(stems):
+        temporary, old = (target.with_name(stem + suffix) for suffix in (TEMPORARY, OLD))
+        with _leftover(temporary) as is_leftover:
+            if not is_leftover:
+                continue
+            if old.exists() and not target.exists():
+                old.rename(target)
+            for path in (temporary, old):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _leftover(temporary: Path) -> Iterator[bool]:
+    """Yield whether no process writes a temporary folder any more, and keep others from it."""
+    try:
+        handle = os.open(temporary, os.O_RDONLY)
+    except FileNotFoundError:  # the process was killed after it renamed the folder
+        yield True
+        return
+    except OSError:
+        yield False
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # locked by its process, or a file system without locks
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(handle)
 
 
 def make_folder(path: Path) -> Path:
