@@ -1,12 +1,13 @@
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from doap import PatchSet, load
 from doap.training.distributed import is_rank_zero, launcher_processes
@@ -28,30 +29,47 @@ def patches(tmp_path: Path) -> PatchSet:
     return patches
 
 
+COMMON = Recipe(width=2, dimensions=16, batch_size=80, epochs=1, dropout=0.2, augment=True, precision="fp32")
+TEACHER = {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny"}
+SETTINGS: dict[str, dict[str, object]] = {
+    "ap": {"kind": "binary", "pooled_weight": 1.0},
+    "hardnet": {"objective": "hardnet"},
+    "l2net": {"objective": "l2net"},
+    "tiny-similarity": TEACHER,
+    "tiny-imitation": {**TEACHER, "dimensions": 128},
+}
+RECIPES = {name: COMMON.model_copy(update=settings) for name, settings in SETTINGS.items()}
+# Trains all recipes in the current folder, one after the other, in one process or in several.
+TRAIN_ALL = """
+import sys
+from pathlib import Path
+from doap import PatchSet
+from doap.training.recipe import read_recipe
+from doap.training.trainer import train
+
+for path in sorted(Path().glob("*.yaml")):
+    run = Path(sys.argv[1]) / path.stem
+    train(read_recipe(path), PatchSet.open(Path("set")), run, device="cpu", devices=int(sys.argv[2]))
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"kind": "binary", "pooled_weight": 1.0},
-        {"objective": "hardnet"},
-        {"objective": "l2net"},
-        {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny"},
-        {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "tiny", "dimensions": 128},
-    ],
-    ids=["ap", "hardnet", "l2net", "tiny-similarity", "tiny-imitation"],
-)
-def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path, settings: dict[str, Any]) -> None:
-    common = {"width": 2, "dimensions": 16, "batch_size": 80, "epochs": 1, "dropout": 0.2, "augment": True}
-    recipe = Recipe.model_validate({**common, "precision": "fp32", **settings})
-    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
-    states = []
+def test_two_processes_train_what_one_does(patches: PatchSet, tmp_path: Path) -> None:
+    for name, recipe in RECIPES.items():
+        (tmp_path / f"{name}.yaml").write_text(recipe.to_yaml())
     for number, output in enumerate(("one", "two"), 1):  # both in fresh processes: what else one has done is no noise
-        done = train_in_processes(tmp_path, number, output)
-        assert done.returncode == 0, done.stderr
-        states.append(load(tmp_path / output / "weights.safetensors", fast=False).network.state_dict())
-    one, two = states
-    start = train(recipe.model_copy(update={"lr": 1e-9}), patches, tmp_path / "start").network.state_dict()
-    np.testing.assert_allclose(read_losses(tmp_path / "two"), read_losses(tmp_path / "one"), rtol=1e-3)
+        run_script(tmp_path, TRAIN_ALL, output, str(number))
+    for name, recipe in RECIPES.items():
+        one, two = (load(tmp_path / run / name / "weights.safetensors", fast=False) for run in ("one", "two"))
+        start = train(recipe.model_copy(update={"lr": 1e-9}), patches, tmp_path / "start" / name)
+        assert json.loads((tmp_path / "two" / name / "run.json").read_text())["devices"] == 2
+        check_weights(one.network.state_dict(), two.network.state_dict(), start.network.state_dict())
+        losses = [read_losses(tmp_path / run / name) for run in ("one", "two")]
+        np.testing.assert_allclose(losses[1], losses[0], rtol=1e-3, err_msg=name)
+
+
+def check_weights(one: dict[str, Tensor], two: dict[str, Tensor], start: dict[str, Tensor]) -> None:
+    """Check that two trainings of the same start differ by noise."""
     for name, value in one.items():
         if name.endswith("weight"):  # noise, though it grows where an activation falls on either side of 0
             moved = (value - start[name]).norm()
@@ -65,8 +83,8 @@ def test_two_processes_with_batches_in_chunks(patches: PatchSet, tmp_path: Path)
     """Ranks have different numbers of chunks, but rank one common batch."""
     recipe = Recipe(width=2, dimensions=16, batch_size=83, epochs=4, lr=2.0, chunk=41, precision="fp32")
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
-    done = train_in_processes(tmp_path, 2, "two")
-    assert done.returncode == 0, done.stderr
+    words = ["train", "recipe.yaml", "--data", "set", "-o", "two", "--device", "cpu", "--devices", "2"]
+    run_script(tmp_path, "from doap.cli.main import main\n\nmain()\n", *words)
     losses = read_losses(tmp_path / "two")
     first = recipe.model_copy(update={"chunk": None, "epochs": 1})
     train(first, patches, tmp_path / "one")
@@ -74,13 +92,15 @@ def test_two_processes_with_batches_in_chunks(patches: PatchSet, tmp_path: Path)
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.03
 
 
-def train_in_processes(folder: Path, number: int, output: str) -> "subprocess.CompletedProcess[str]":
-    """Run `doap train` on the recipe and set in a folder, as a script that can start more processes."""
-    (folder / "run_doap.py").write_text("from doap.cli.main import main\n\nmain()\n")
-    words = ["train", "recipe.yaml", "--data", "set", "-o", output, "--device", "cpu", "--devices", str(number)]
+def run_script(folder: Path, code: str, *words: str) -> None:
+    """Run a script, which can start more processes of itself, with one thread per process."""
+    (folder / "script.py").write_text(code)
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "run_doap.py", *words]
-    return subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+    command = [sys.executable, "script.py", *words]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_processes_of_launchers_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
