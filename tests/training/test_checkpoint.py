@@ -2,7 +2,7 @@
 
 import errno
 import json
-import signal
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,64 +19,59 @@ from doap.training.log import read_losses
 from doap.training.trainer import train
 from support.trainings import L2NET, SMALL, same_files, same_weights, stop_after
 
-# Trains, and ends the process in the middle of an epoch or of a checkpoint, as a power cut would.
-TRAINING = """
-import os, signal, sys, pathlib
+# Trains in one process per argument, and ends it in the middle of an epoch or of a checkpoint, as a power cut would.
+# The processes are forked, so that torch and lightning are imported once.
+TRAININGS = """
+import os, pathlib, signal, sys
+import lightning.fabric
 from doap import PatchSet
 from doap.training import trainer, checkpoint
 from doap.training.recipe import read_recipe
 
 trainer.CHECKPOINT_SECONDS = 0
+whole = checkpoint.save_file
 steps = 0
 
-def count(status):
-    global steps
-    steps += not status.preparation
-    if where == "epoch" and steps == 7:
-        os.kill(os.getpid(), signal.SIGKILL)
+def train(where, run):
+    def count(status):
+        global steps
+        steps += not status.preparation
+        if where == "epoch" and steps == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-def write_half(tensors, path, metadata):
-    pathlib.Path(path).write_bytes(b"half of a checkpoint")
-    if steps >= 8:
-        os.kill(os.getpid(), signal.SIGKILL)
-    whole(tensors, path, metadata)
+    def write_half(tensors, path, metadata):
+        pathlib.Path(path).write_bytes(b"half of a checkpoint")
+        if steps >= 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        whole(tensors, path, metadata)
 
-where, data, recipe, run = sys.argv[1:]
-if where == "checkpoint":
-    whole, checkpoint.save_file = checkpoint.save_file, write_half
-trainer.train(read_recipe(pathlib.Path(recipe)), PatchSet.open(data), pathlib.Path(run), progress=count)
+    if where == "checkpoint":
+        checkpoint.save_file = write_half
+    trainer.train(recipe, patches, pathlib.Path(run), progress=count)
+
+recipe, patches = read_recipe(pathlib.Path(sys.argv[1])), PatchSet.open(sys.argv[2])
+for stage in sys.argv[3:]:
+    where, run = stage.split(":")
+    if (child := os.fork()) == 0:
+        train(where, run)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(code, *sorted(path.stem for path in pathlib.Path(run).glob("[a-z]*.safetensors")), flush=True)
 """
 
 
-def train_in_process(where: str, data: Path, folder: Path) -> int:
-    """Train in a process of its own, as users do; returns its exit status."""
-    folder.parent.mkdir(exist_ok=True)
-    recipe = folder.parent / "recipe.yaml"
-    recipe.write_text(SMALL.model_copy(update=L2NET).to_yaml())
-    command = [sys.executable, "-c", TRAINING, where, str(data), str(recipe), str(folder)]
-    return subprocess.run(command, check=False).returncode
-
-
-@pytest.fixture(scope="module")
-def whole_process(photo_set: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run folder of a process that was not killed."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    assert train_in_process("never", photo_set, folder) == 0
-    return folder
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["epoch", "checkpoint"])
-def test_a_killed_training_continues_to_the_same_weights(
-    photo_set: Path, whole_process: Path, tmp_path: Path, where: str
-) -> None:
-    killed = tmp_path / "killed"
-    assert train_in_process(where, photo_set, killed) == -signal.SIGKILL
-    assert (killed / "checkpoint.safetensors").exists()
-    assert not (killed / "weights.safetensors").exists()
-    assert train_in_process("never", photo_set, killed) == 0
-    assert same_weights(killed, whole_process)
-    assert read_losses(killed) == read_losses(whole_process)
+def test_a_training_killed_twice_continues_to_the_same_weights(photo_set: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(SMALL.model_copy(update=L2NET).to_yaml())
+    stages = ["never:whole", "epoch:killed", "checkpoint:killed", "never:killed"]
+    command = [sys.executable, "-c", TRAININGS, "recipe.yaml", str(photo_set), *stages]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, timeout=300, check=True
+    )
+    assert done.stdout.splitlines() == ["0 checkpoint weights", "-9 checkpoint", "-9 checkpoint", "0 checkpoint weights"]
+    assert same_weights(tmp_path / "killed", tmp_path / "whole")
+    assert read_losses(tmp_path / "killed") == read_losses(tmp_path / "whole")
 
 
 def test_a_full_disk_loses_no_earlier_checkpoint(
