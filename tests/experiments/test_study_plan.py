@@ -17,6 +17,9 @@ runs:
   hardnet: {settings: {objective: hardnet, epochs: 3}, tune: {momentum: [0.5, 0.9]}}
 """
 
+LAUGHS = "a0: &a0 [1, 2]" + "".join(f", a{i}: &a{i} [{', '.join(10 * [f'*a{i - 1}'])}]" for i in range(1, 12))
+"""Nested aliases that stand for 2 · 10¹¹ values."""
+
 
 def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(FILE)
@@ -51,6 +54,11 @@ def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path)
         (("{recipe: frames-binary", "{recipes: frames-binary"), "runs.binary.recipes: Extra inputs"),
         (("runs:", "runs: ["), "not valid YAML"),
         (("settings: {bin_power", "settings: {spacing"), "--set spacing=null: spacing was renamed; use bin_power"),
+        (("seeds: [4, 7]", "seeds: [18446744073709551616]"), "not valid YAML (an integer has more than 64 bits)"),
+        (("lr: [0.1, 1]", "lr: [2001-99-99]"), "run ap: frames-real: lr: Input should be a valid number"),
+        (("epochs: 2}", "epochs: 2001-01-01}"), "frames-real: epochs: Input should be a valid integer"),
+        (("epochs: 2}", f"epochs: {1000 * '['}"), "not valid YAML (nested deeper than 32 levels)"),
+        (("lr: [0.1, 1]", LAUGHS), "not valid YAML (has more than 100,000 values, aliases included)"),
         (("tune: {lr:", "tune: {list_size:"), "run ap: --set list_size=0.1: list_size was renamed; use batch_size"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from doap.errors import DoapError
 from doap.files import make_folder, write_text
+from doap.json_files import read_json
 from doap.networks.card import read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
@@ -90,7 +91,7 @@ class Series:
 
     def describe(self, name: str, recipe: Recipe) -> dict[str, Any]:
         """Return recipe, data, device and versions of a run, for the record."""
-        return {"recipe": recipe.model_dump(), **json.loads((self.folder / name / "run.json").read_text())}
+        return {"recipe": recipe.model_dump(), **read_json(self.folder / name / "run.json")}
 
     def write(self, name: str, rows: Sequence[RunRow], content: Mapping[str, Any]) -> None:
         """Write the rows to NAME.csv and the whole content to NAME.json."""

@@ -12,6 +12,7 @@ from typing import Any
 from doap.errors import DoapError
 from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
 from doap.experiments.study_plan import Study, folder_name
+from doap.json_files import read_json
 from doap.training.recipe import Recipe, upgrade_recipe
 from doap.training.run_folder import FAILURE
 
@@ -144,7 +145,7 @@ def upgrade_study(content: dict[str, Any]) -> dict[str, Any]:
 def _read_measures(file: Path, evaluated_by: dict[str, Any]) -> dict[str, RunRow]:
     """Return the measures that were evaluated in the same way before, by the SHA-256 of the weights."""
     try:
-        content = upgrade_study(json.loads(file.read_text(encoding="utf-8")))
+        content = upgrade_study(read_json(file))
         if content["evaluated_by"] != json.loads(json.dumps(evaluated_by)):
             return {}
         names = [folder_name(row["run"], row["setting"], row["seed"]) for row in content["rows"]]

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from doap.errors import DoapError
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.recipe import MAX_SEED, Recipe, read_recipe
+from doap.yaml_files import read_yaml
 
 STUDIES_FOLDER = Path(__file__).parent.parent / "studies"
 
@@ -36,7 +36,7 @@ class _StudyFile(BaseModel):
     recipe: str
     settings: Settings = {}
     tune: Tuning = {}
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    seeds: list[Annotated[int, Field(ge=0, le=MAX_SEED)]] = Field(min_length=1)
     runs: dict[RunName, _RunEntry | None] = Field(min_length=1)
 
 
@@ -130,13 +130,13 @@ def _to_texts(settings: Settings) -> list[str]:
 
 def _read_file(path: Path) -> _StudyFile:
     try:
-        return _StudyFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return _StudyFile.model_validate(read_yaml(path))
     except OSError as error:
         shipped = f" (studies that ship with doap: {', '.join(list_studies())})"
         raise DoapError(f"{path}: cannot be read ({error.strerror}){shipped}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DoapError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "the file"
         raise DoapError(f"{path}: {key}: {first['msg']}") from error
+    except ValueError as error:
+        raise DoapError(f"{path}: not valid YAML ({error})") from error

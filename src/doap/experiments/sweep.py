@@ -13,6 +13,7 @@ from typing import Any
 
 from doap.errors import DoapError
 from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
+from doap.json_files import read_json
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.training.log import read_validation
@@ -112,7 +113,7 @@ def _read_measures(file: Path, key: str, record: Mapping[str, Any]) -> dict[str,
     if not record.get("tests"):
         return {}
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         if any(content[name] != record.get(name) for name in EVALUATED_BY):
             return {}
         return {

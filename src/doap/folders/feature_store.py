@@ -18,6 +18,7 @@ from doap.errors import DoapError
 from doap.files import make_folder, write_text
 from doap.folders.hdf5 import SUFFIXES, create_file, read_stamps, unwritable, write_sorted
 from doap.folders.settings import Identity, check_identity
+from doap.json_files import read_json
 
 SETTINGS_FILE = "collection.json"
 FORMAT = 1
@@ -90,7 +91,7 @@ class FeatureFolder:
         """
         path = self.folder / SETTINGS_FILE
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8"))["settings"])
+            return dict(read_json(path)["settings"])
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:

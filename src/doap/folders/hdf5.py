@@ -4,7 +4,6 @@ The same records give the same bytes: they are written in sorted order, and HDF5
 """
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from doap.errors import DoapError
 from doap.files import atomic_file, make_folder
 from doap.folders.settings import Identity
+from doap.json_files import parse_json
 
 if TYPE_CHECKING:
     import h5py
@@ -104,7 +104,7 @@ def read_stamps(path: Path, entry: str, content: str) -> tuple[Identity, dict[st
         if "settings" not in file.attrs:
             raise DoapError(f"{path}: not {content}; choose another file")
         stamps = {name: str(group.attrs["stamp"]) for name, group in find_groups(file, entry)}
-        return json.loads(file.attrs["settings"]), stamps
+        return parse_json(file.attrs["settings"]), stamps
 
 
 def write_sorted(group: "h5py.Group", record: dict[str, Any]) -> None:

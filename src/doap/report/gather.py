@@ -1,6 +1,5 @@
 """Input of a report: results of `doap eval … --json`, sweeps and pictures, recognised by their content or name."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from doap.errors import DoapError
 from doap.evaluation.harness.result import Result, read_result
+from doap.json_files import read_json
 from doap.training.recipe import RENAMED_KEYS
 
 PICTURES = ("alignment", "label-mining", "patches")  # prefixes of the names of pictures
@@ -104,7 +104,7 @@ def _add(gathered: ReportInput, file: Path) -> None:
     if not file.exists():
         raise DoapError(f"{file}: no such file")
     try:
-        content = json.loads(file.read_bytes())
+        content = read_json(file)
     except ValueError as error:
         raise DoapError(f"{file}: neither a .json file of results nor a picture ({_picture_names()})") from error
     if isinstance(content, dict) and {"over", "rows"} <= set(content):

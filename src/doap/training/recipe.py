@@ -2,21 +2,31 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, PositiveFloat, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE, MiningSettings
 from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.networks.architecture import Architecture
 from doap.types import Kind
+from doap.yaml_files import MAX_INTEGER, parse_yaml, read_yaml
 
 Objective = Literal[
     "ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet", "triplet-gor"
 ]
 EPOCHS_PER_STEP = 10
+MAX_SEED = MAX_INTEGER
+MAX_BINS = 65536  # as many as the largest descriptor has bits
+MAX_CLUSTERS = 4096  # the table of a sequence has K² entries
+MAX_COUNT = 10**9
+MAX_FACTOR = 1e9  # products of several factors still fit float32
+MAX_QUOTE = 80  # characters of a setting that an error repeats
+
+Count = Annotated[int, Field(le=MAX_COUNT)]
+Factor = Annotated[float, Field(le=MAX_FACTOR)]
 RECIPES_FOLDER = Path(__file__).parent.parent / "recipes"
 
 RENAMED_KEYS = {
@@ -38,6 +48,8 @@ RENAMED_KEYS = {
 class Recipe(Architecture):
     """A network and how to train it. The defaults are the paper's (section 4 and appendix C)."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     # Descriptor
     kind: Kind = Field(default="real", description="real (unit vectors) or binary (bits)")
     dropout: float = Field(default=0.1, ge=0, lt=1)
@@ -49,14 +61,14 @@ class Recipe(Architecture):
         "of RomePatches",
     )
     # Batches
-    batch_size: int = Field(default=1024, ge=2, description="M, patches per batch; each is a query over all others")
+    batch_size: Count = Field(default=1024, ge=2, description="M, patches per batch; each is a query over all others")
     sampling: Literal["groups", "every-group-first", "sequence-pairs", "pools"] = Field(
         default="groups",
         description="groups of all sequences, or batches from few of them; see datasets/batches/sampling.py",
     )
-    views_per_group: int | None = Field(default=None, ge=2, description="patches per group; by default all it has")
-    groups_per_sequence: int = Field(default=64, gt=0, description="groups from each sequence; sampling=pools only")
-    source_weights: dict[Source, PositiveFloat] | None = Field(
+    views_per_group: Count | None = Field(default=None, ge=2, description="patches per group; by default all it has")
+    groups_per_sequence: Count = Field(default=64, gt=0, description="groups from each sequence; sampling=pools only")
+    source_weights: dict[Source, Annotated[Factor, Field(gt=0)]] | None = Field(
         default=None,
         min_length=1,
         description="weight of each source (views, static, tracks) in a batch; frame sets with sampling=pools only",
@@ -71,7 +83,9 @@ class Recipe(Architecture):
         description="patches of a query's own sequence are negatives; false ignores them (section 4.2 of the paper)",
     )
     label_mining: bool = Field(default=False, description="patches of a sequence that look alike ignore each other")
-    mining_clusters: int = Field(default=CLUSTERS, ge=1, description="K, clusters per sequence; label_mining=true only")
+    mining_clusters: int = Field(
+        default=CLUSTERS, ge=1, le=MAX_CLUSTERS, description="K, clusters per sequence; label_mining=true only"
+    )
     mining_percentile: float = Field(
         default=PERCENTILE,
         ge=0,
@@ -86,28 +100,31 @@ class Recipe(Architecture):
     # Objective
     objective: Objective = Field(default="ap", description="ap, or the objective of a baseline")
     bins: int | None = Field(
-        default=None, ge=1, description="b, histogram bins; by default 25 for real, one per bit for binary"
+        default=None,
+        ge=1,
+        le=MAX_BINS,
+        description="b, histogram bins; by default 25 for real, one per bit for binary",
     )
-    bin_power: float | None = Field(
+    bin_power: Factor | None = Field(
         default=None, gt=0, description="uneven bins (10 by default), even in this power of relative squared distance"
     )
-    pooled_weight: float = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
-    matching_weight: float = Field(
+    pooled_weight: Factor = Field(default=0.0, ge=0, description="weight of the AP of all queries' pairs in one list")
+    matching_weight: Factor = Field(
         default=0.0, ge=0, description="weight of the AP of all queries' matches and nearest non-matches in one list"
     )
     teacher: str | None = Field(default=None, description="trained model to distil from, by name or path")
-    distillation_weight: float = Field(default=1.0, gt=0, description="weight of the distillation loss")
+    distillation_weight: Factor = Field(default=1.0, gt=0, description="weight of the distillation loss")
     # Optimisation
-    epochs: int = Field(default=100, gt=0)
-    lr: float = Field(default=0.1, gt=0, description="learning rate at M = 1,024; scaled linearly with M")
+    epochs: Count = Field(default=100, gt=0)
+    lr: Factor = Field(default=0.1, gt=0, description="learning rate at M = 1,024; scaled linearly with M")
     schedule: Literal["linear", "steps"] = Field(
         default="linear", description="decay of the learning rate: linear to 0, or by 10 every 10 epochs"
     )
-    transformer_lr_divisor: float = Field(
+    transformer_lr_divisor: Factor = Field(
         default=100.0, ge=1, description="divides the learning rate of the Spatial Transformer's prediction layer"
     )
     momentum: float = Field(default=0.9, ge=0, lt=1)
-    weight_decay: float = Field(default=1e-4, ge=0)
+    weight_decay: Factor = Field(default=1e-4, ge=0)
     ema_decay: float = Field(
         default=0.0,
         ge=0,
@@ -116,14 +133,14 @@ class Recipe(Architecture):
     )
     # Run
     val_fraction: float = Field(default=0.0, ge=0, lt=1, description="fraction of the scenes kept for validation")
-    chunk: int | None = Field(
+    chunk: Count | None = Field(
         default=None, ge=4, description="patches per forward pass of the network; larger batches are split"
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="of the network; auto is bf16 where the hardware multiplies it, else fp32"
     )
     compile: bool = Field(default=False, description="compile the network with torch.compile")
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -199,13 +216,14 @@ def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> 
     for setting in settings or []:
         key, equals, text = setting.partition("=")
         key = key.strip()
+        where = f"--set {_shorten(setting)}"
         if not equals:
-            raise DoapError(f"--set {setting}: write it as key=value")
-        check_renamed([key], f"--set {setting}")
+            raise DoapError(f"{where}: write it as key=value")
+        check_renamed([key], where)
         try:
-            values[key] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise DoapError(f"--set {setting}: not valid YAML ({' '.join(str(error).split())})") from error
+            values[key] = parse_yaml(text)
+        except ValueError as error:
+            raise DoapError(f"{where}: not valid YAML ({error})") from error
     recipe = _validate(values, str(name_or_path))
     models = {key: getattr(recipe, key) for key in ("initial_weights", "teacher")}
     paths = {key: Path(model) for key, model in models.items() if model is not None and Path(model).exists()}
@@ -259,15 +277,20 @@ def _find_recipe(name: str) -> Path:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values: Any = read_yaml(path)
     except OSError as error:
         raise DoapError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DoapError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    except ValueError as error:
+        raise DoapError(f"{path}: not valid YAML ({error})") from error
     values = {} if values is None else values
     if not isinstance(values, dict):
         raise DoapError(f"{path}: a recipe is a list of 'key: value' lines")
     return values
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_QUOTE else f"{line[:MAX_QUOTE]}…"
 
 
 def _validate(values: Mapping[str, Any], where: str) -> Recipe:

@@ -23,6 +23,7 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_folder
+from doap.json_files import read_json
 from doap.networks import registry
 from doap.networks.baselines import list_baselines
 from doap.networks.card import TrainingSet
@@ -228,7 +229,7 @@ def read_run(run: Path) -> RunInfo:
         DoapError: If the folder is not a run folder.
     """
     try:
-        info = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        info = read_json(run / "run.json")
         data = [info["data"]] if isinstance(info["data"], str) else info["data"]
         return RunInfo(
             source=DataSpec(list(map(str, data)), str(info["validation"])),

@@ -16,6 +16,7 @@ from doap.bridges.colmap.two_view import PIXEL_CENTRE, TwoViewGeometry
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.folders.settings import Identity
+from doap.json_files import parse_json
 from doap.types import Frames
 
 SIFT_LENGTH = 128
@@ -189,7 +190,10 @@ class Database:
     def settings(self) -> Identity | None:
         """Return the settings of the features that doap has written; None if there are none."""
         value = self._recall("settings").get(0)
-        return None if value is None else dict(json.loads(value))
+        try:
+            return None if value is None else dict(parse_json(value))
+        except (ValueError, TypeError) as error:
+            raise sqlite3.DatabaseError("the settings in its table doap are damaged") from error
 
     def write_settings(self, identity: Identity) -> None:
         """Write the settings."""

@@ -26,6 +26,7 @@ from doap.folders.hdf5 import create_file, find_groups, open_file, read_stamps
 from doap.folders.locking import only_writer
 from doap.folders.match_store import group_name
 from doap.folders.matching import pair_stamps
+from doap.json_files import parse_json
 from doap.types import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ def _max_size(collection: FeatureCollection) -> int | None:
     """Return the size at which images were described; None if it was not limited or is not known."""
     if collection.is_file:
         with open_file(collection.path) as file:
-            settings = json.loads(file.attrs.get("settings", "{}"))
+            settings = parse_json(file.attrs.get("settings", "{}"))
     else:
         settings = FeatureFolder(collection.path).read_identity() or {}
     size = settings.get("max_size")

@@ -39,11 +39,12 @@ from doap.datasets.build.steps import (
 from doap.datasets.build.summary import write_summary
 from doap.datasets.sets.writer import write_patch_set
 from doap.errors import DoapError
-from doap.files import atomic_folder, make_folder, write_text
+from doap.files import atomic_folder, make_folder, printable, write_text
 from doap.images.reading import find_photos
 from doap.images.reconstruction.scene_frames import MIN_GROUPS
 from doap.images.reconstruction.scenes import PhotoCluster, SceneKind, are_compared, form_clusters
 from doap.images.reconstruction.tracks import Ids
+from doap.json_files import read_json
 from doap.parallel import Engine, EngineName, open_engine
 from doap.types import StepProgress, no_step_progress
 
@@ -180,7 +181,10 @@ class _Build:
 
     def _read_clusters(self, folder: list[Photo], file: Path) -> Iterator[_Cluster]:
         """Name the clusters of a folder; photos that are in none of them are added to what was skipped."""
-        clusters = [PhotoCluster(**entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
+        try:
+            clusters = [PhotoCluster(**entry) for entry in read_json(file)]
+        except (ValueError, TypeError) as error:
+            raise DoapError(f"{file}: damaged; remove it and build the set again") from error
         scenes = sum(cluster.kind != "single" for cluster in clusters)
         for cluster in clusters:
             members = [folder[i] for i in cluster.photos]
@@ -260,8 +264,8 @@ def _name_photos(paths: Sequence[Path]) -> list[Photo]:
     photos: dict[Path, Photo] = {}
     for root in paths:
         for path in find_photos([root]):
-            name = f"{root.resolve().name}/{path.relative_to(root).as_posix()}" if root.is_dir() else path.name
-            photos.setdefault(path.resolve(), Photo(path, name))
+            name = Path(root.resolve().name, path.relative_to(root)).as_posix() if root.is_dir() else path.name
+            photos.setdefault(path.resolve(), Photo(path, printable(name)))
     return sorted(photos.values(), key=lambda photo: (str(photo.path.parent), photo.path.name))
 
 

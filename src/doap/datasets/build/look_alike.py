@@ -38,6 +38,7 @@ from doap.datasets.sets.storage import MANIFEST, kind_of
 from doap.errors import DoapError
 from doap.files import atomic_folder, make_folder, write_text
 from doap.images.reading import find_photos
+from doap.json_files import read_json
 from doap.types import Progress, StepProgress, no_step_progress
 
 PHOTOTOUR_SETS = ("phototour-a", "phototour-b", "phototour-c")
@@ -198,10 +199,9 @@ def _read_json(file: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return dict(read_json(file))
+    except (ValueError, TypeError) as error:
         raise DoapError(f"{file}: damaged ({error}); remove its folder and make the sets again") from error
-    return dict(content)
 
 
 def _generator(settings: LookAlikeSettings, name: str) -> np.random.Generator:

@@ -11,7 +11,6 @@ Errors name files by their path inside the folder.
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from doap.datasets.official import hpatches, phototour, romepatches
 from doap.errors import DoapError
-from doap.images.reading import PHOTO_SUFFIXES, to_grey
+from doap.images.reading import PHOTO_SUFFIXES, open_image, read_grey
+from doap.json_files import read_json
 from doap.types import Grey, Progress, no_progress
 
 OXFORD_SEQUENCES = ("bark", "bikes", "boat", "graf", "leuven", "trees", "ubc", "wall")
@@ -93,7 +92,7 @@ def inspect_hpatches_sequences(folder: Path) -> Content:
 def inspect_hpatches_tasks(folder: Path) -> Content:
     """Inspect the HPatches task lists: splits, pairs of verification, queries and distractors of retrieval."""
     try:
-        splits = json.loads((folder / "splits.json").read_text(encoding="utf-8"))
+        splits = read_json(folder / "splits.json")
     except OSError as error:
         raise DoapError(f"splits.json: {error.strerror}") from error
     except ValueError as error:
@@ -209,17 +208,16 @@ def _find_image(folder: Path, sequence: Path, stem: str) -> Path:
 def _image_size(folder: Path, path: Path) -> tuple[int, int]:
     """Read the width and height from the header of a file."""
     try:
-        with Image.open(path) as image:
+        with open_image(path, path) as image:
             return image.size
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except DoapError as error:
         raise DoapError(f"{path.relative_to(folder)}: missing, or not a readable image") from error
 
 
 def _read_image(folder: Path, path: Path) -> Grey:
     try:
-        with Image.open(path) as image:
-            return to_grey(image)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        return read_grey(path, exif_rotation=False)
+    except DoapError as error:
         raise DoapError(f"{path.relative_to(folder)}: damaged, cannot be decoded") from error
 
 

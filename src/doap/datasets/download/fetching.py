@@ -35,6 +35,7 @@ from zlib import crc32
 
 from doap.errors import DoapError
 from doap.files import make_folder, write_text
+from doap.json_files import read_json
 from doap.types import StepProgress, no_step_progress
 
 CHUNK = 1 << 20
@@ -243,7 +244,7 @@ def _write_state(partial_file: Path, response: HTTPResponse, total: int | None) 
 
 def _read_state(partial_file: Path) -> tuple[str | None, int | None]:
     try:
-        state = json.loads(partial_file.with_suffix(".part.json").read_text(encoding="utf-8"))
+        state = read_json(partial_file.with_suffix(".part.json"))
         version, total = state["version"], state["total"]
     except (OSError, ValueError, KeyError, TypeError):
         return None, None

@@ -28,6 +28,7 @@ from doap.datasets.label_mining.settings import MiningSettings
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.errors import DoapError
 from doap.files import atomic_file
+from doap.json_files import parse_json
 from doap.objectives.lists import IgnoreTable
 from doap.types import Progress, no_progress
 
@@ -156,7 +157,7 @@ def _read_arrays(path: Path | str) -> dict[str, NDArray[Any]]:
 
 def _parse_settings(path: Path | str, arrays: dict[str, NDArray[Any]]) -> MiningSettings | None:
     try:
-        values = json.loads(str(arrays.get("settings", "null")))
+        values = parse_json(str(arrays.get("settings", "null")))
         return None if values is None else MiningSettings(**values)
     except (TypeError, ValueError) as error:
         raise DoapError(f"{path}: its settings are damaged; mine the labels again") from error

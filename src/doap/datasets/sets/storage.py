@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from doap.errors import DoapError
+from doap.json_files import read_json
 
 MANIFEST = "set.json"
 BLOCK_BYTES = 1 << 20
@@ -27,7 +28,7 @@ def format_name(kind: str) -> str:
 def kind_of(folder: Path) -> str | None:
     """Return the kind of set that a folder's manifest names, or None. The set itself is not checked."""
     try:
-        name = str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["format"])
+        name = str(read_json(folder / MANIFEST)["format"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     kind = name.removeprefix("doap ").rpartition(" ")[0]
@@ -57,7 +58,7 @@ def read_manifest(folder: Path, kind: str, required: Mapping[str, type]) -> dict
     """
     file = folder / MANIFEST
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest = read_json(file)
     except OSError as error:
         raise DoapError(f"{folder}: not a {kind} ({file.name}: {error.strerror})") from error
     except ValueError as error:

@@ -4,11 +4,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from doap.evaluation.harness.table import Row, Table, number
 from doap.types import Kind
+from doap.yaml_files import read_yaml
 
 FILE = Path(__file__).with_suffix(".yaml")
 
@@ -43,7 +43,7 @@ class _File(BaseModel):
 
 @cache
 def _read() -> _File:
-    return _File.model_validate(yaml.safe_load(FILE.read_text(encoding="utf-8")))
+    return _File.model_validate(read_yaml(FILE))
 
 
 def published(table: str) -> list[Published]:
