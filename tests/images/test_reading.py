@@ -1,13 +1,21 @@
 import io
+import os
+import re
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from doap import DoapError
+from doap.bridges.colmap.cameras import read_image_camera
+from doap.datasets.official.reading import read_exact_grey
+from doap.datasets.sets.frame_set import decode_photo
+from doap.features.image_input import read_image
+from doap.images import reading
 from doap.images.reading import find_photos, read_grey, to_grey
 
 RAMP = np.arange(48, dtype=np.uint8).reshape(6, 8) * 5
@@ -50,6 +58,32 @@ def test_float_images_are_read(tmp_path: Path) -> None:
     assert np.abs(read_grey(tmp_path / "a.tiff") - RAMP * (255 / 235)).max() <= 0.5
 
 
+def test_values_that_are_not_finite_leave_the_others_as_they_are(tmp_path: Path) -> None:
+    values = (RAMP / 1000).astype(np.float32)
+    values[0, :3] = np.inf, -np.inf, np.nan
+    Image.fromarray(values).save(tmp_path / "a.tiff")
+    grey = read_grey(tmp_path / "a.tiff")
+    assert grey[0, :3].tolist() == [255, 0, 0]
+    assert np.abs(grey - RAMP * (255 / 235))[1:].max() <= 0.5
+    np.testing.assert_array_equal(to_grey(Image.fromarray(np.full((2, 2), np.inf, np.float32))), 0)
+
+
+@pytest.mark.parametrize("mode", ["I", "F", "I;16", "RGBA", "LA", "PA", "P"])
+def test_bands_do_not_change_the_pixels(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    generator = np.random.default_rng(0)
+    image = Image.fromarray(generator.integers(0, 256, (37, 20, 4), dtype=np.uint8))
+    if mode == "I;16":
+        image = Image.fromarray(generator.integers(0, 4096, (37, 20), dtype=np.uint16))
+    elif mode != "RGBA":
+        image = image.convert("RGB").convert("P" if mode == "PA" else mode).convert(mode)
+    if mode == "P":
+        image.info["transparency"] = 3
+    assert image.mode == mode
+    whole = to_grey(image)
+    monkeypatch.setattr(reading, "BAND_PIXELS", 100)
+    np.testing.assert_array_equal(to_grey(image), whole)
+
+
 @pytest.mark.parametrize("turn", range(1, 9))
 def test_exif_rotation_is_applied(tmp_path: Path, turn: int) -> None:
     exif = Image.Exif()
@@ -79,6 +113,17 @@ def truncated_jpeg() -> bytes:
     return content.getvalue()[:600]
 
 
+def damaged_avif() -> bytes:
+    """Return an AVIF image without its pixels, for which Pillow raises a RuntimeError; text before Pillow 11.3."""
+    content = io.BytesIO()
+    try:
+        Image.fromarray(RAMP).save(content, "avif")
+    except (KeyError, OSError):
+        return b"cannot be decoded"
+    header, _, pixels = content.getvalue().partition(b"mdat")
+    return header + b"mdat" + bytes(len(pixels))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -86,8 +131,9 @@ def truncated_jpeg() -> bytes:
         (b"", "not an image"),
         (truncated_jpeg(), "cannot be decoded"),
         (huge_png(), "too large to be read safely"),
+        (damaged_avif(), "cannot be decoded|not an image"),
     ],
-    ids=["text", "empty", "truncated", "huge"],
+    ids=["text", "empty", "truncated", "huge", "avif"],
 )
 def test_bad_files_are_named_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "photo.jpg"
@@ -96,6 +142,39 @@ def test_bad_files_are_named_in_one_line(tmp_path: Path, content: bytes, message
         read_grey(file)
     assert str(caught.value).startswith(str(file))
     assert "\n" not in str(caught.value)
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 6\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_no_program_is_started_for_any_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ghostscript = tmp_path / "gs"
+    ghostscript.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    ghostscript.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    file = tmp_path / "photo.jpg"
+    file.write_bytes(EPS)
+    readers: list[Callable[[], object]] = [
+        lambda: read_grey(file),
+        lambda: reading.is_compact(file, 100),
+        lambda: read_exact_grey(file),
+        lambda: decode_photo(np.frombuffer(EPS, np.uint8), "photo.jpg"),
+        lambda: read_image_camera(file),
+        lambda: read_image(file),
+    ]
+    for read in readers:
+        with pytest.raises(DoapError, match=r"photo\.jpg: not an image in a known format \(JPEG, "):
+            read()
+    assert not (tmp_path / "started").exists()
+
+
+def test_images_are_opened_in_one_place() -> None:
+    """Only there is the list of formats."""
+    package = Path(reading.__file__).parents[1]
+    opened = re.compile(r"\bImage\.open\(|\bim(read|decode)\w*\(")
+    users = {path.name for path in package.rglob("*.py") if opened.search(path.read_text())}
+    assert users == {"reading.py"}
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:

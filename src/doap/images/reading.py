@@ -1,7 +1,11 @@
 """Reading images as grey: colour, alpha, 16 bit and EXIF rotation are handled, unsafe files are rejected."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -10,53 +14,105 @@ from doap.errors import DoapError
 from doap.types import Grey
 
 PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm"})
+# All that Pillow may decode, whatever a file is called: for EPS, it would run Ghostscript. The first ones are found
+# without loading all of Pillow.
+FORMATS = ("JPEG", "PNG", "WEBP", "PPM", "BMP", "GIF", "TIFF", "JPEG2000") + (
+    ("AVIF",) if find_spec("PIL.AvifImagePlugin") else ()  # from Pillow 11.3
+)
+BAND_PIXELS = 1 << 22  # that are converted at a time, where the conversion takes many bytes per pixel
 
 
 def read_grey(path: Path | str, exif_rotation: bool = True) -> Grey:
     """Read an image as (H, W) uint8 luma.
 
     Transparent pixels become mid-grey, whatever colour is stored in them. Images of more than 8 bit are scaled so that
-    their largest value becomes 255, because files of 16 bit often hold data of 12 bit.
+    their largest finite value becomes 255, because files of 16 bit often hold data of 12 bit.
 
     Args:
-        path: The file.
+        path: The file, in one of `FORMATS`.
         exif_rotation: Rotate the image upright as its EXIF data say; otherwise its pixels are returned as stored.
 
     Raises:
         DoapError: If the file does not exist or cannot be decoded.
     """
-    path = Path(path)
+    with open_image(Path(path), path) as image:
+        return to_grey(ImageOps.exif_transpose(image) if exif_rotation else image)
+
+
+@contextmanager
+def open_image(
+    source: Path | IO[bytes], name: Path | str, advice: str = "remove or replace it"
+) -> Iterator[Image.Image]:
+    """Open an image in one of `FORMATS`; it is decoded when its pixels are first used in the block.
+
+    Args:
+        source: The file.
+        name: Name of the image in errors.
+        advice: What to do with an image that cannot be decoded.
+
+    Raises:
+        DoapError: If the file does not exist or cannot be decoded, also by an error in the block.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but below the limit
-            with Image.open(path) as image:
-                return to_grey(ImageOps.exif_transpose(image) if exif_rotation else image)
+            with Image.open(source, formats=FORMATS) as image:
+                yield image
+    except DoapError:
+        raise
     except FileNotFoundError as error:
-        raise DoapError(f"{path}: no such file") from error
+        raise DoapError(f"{name}: no such file") from error
     except IsADirectoryError as error:
-        raise DoapError(f"{path}: is a folder, not an image") from error
+        raise DoapError(f"{name}: is a folder, not an image") from error
     except UnidentifiedImageError as error:
-        raise DoapError(f"{path}: not an image in a known format; convert it to PNG or JPEG") from error
+        known = ", ".join(FORMATS)
+        raise DoapError(f"{name}: not an image in a known format ({known}); {advice}") from error
     except Image.DecompressionBombError as error:  # raised before decoding, from the size in the header
-        raise DoapError(f"{path}: too large to be read safely ({error}); shrink it") from error
-    except (OSError, ValueError, SyntaxError) as error:
-        raise DoapError(f"{path}: cannot be decoded ({error}); remove or replace it") from error
+        raise DoapError(f"{name}: too large to be read safely ({error}); shrink it") from error
+    except MemoryError as error:
+        raise DoapError(f"{name}: not enough memory to decode it; shrink it") from error
+    except Exception as error:  # damaged files cause all kinds of exceptions in the decoders
+        lines = str(getattr(error, "strerror", None) or error).strip().splitlines() or [type(error).__name__]
+        raise DoapError(f"{name}: cannot be decoded ({lines[0]}); {advice}") from error
 
 
 def to_grey(image: Image.Image) -> Grey:
     """Convert a decoded image to (H, W) uint8 luma; see `read_grey` for alpha and depth."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        deep = np.nan_to_num(np.asarray(image, dtype=np.float64)).clip(min=0)
-        return np.asarray(np.round(deep * (255 / max(deep.max(), 1e-12))), np.uint8)
+        largest = max(_largest_finite(band) for band in _bands(image))
+        return np.concatenate([_scale_to_bytes(band, largest) for band in _bands(image)])
     if image.mode == "LAB":
         return np.asarray(image.getchannel("L"))
+    if image.mode in ("RGBA", "LA", "La", "PA") or "transparency" in image.info:
+        return np.concatenate([_composite(band) for band in _bands(image)])
+    return np.asarray(image.convert("L"))
+
+
+def _bands(image: Image.Image) -> Iterator[Image.Image]:
+    """Yield an image in horizontal bands."""
+    rows = max(1, BAND_PIXELS // image.width)
+    for top in range(0, image.height, rows):
+        yield image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _largest_finite(image: Image.Image) -> float:
+    values = np.asarray(image)
+    return float(np.max(values, initial=0, where=np.isfinite(values)))
+
+
+def _scale_to_bytes(image: Image.Image, largest: float) -> Grey:
+    """Map 0 to 0 and the largest value, and infinity, to 255; values below 0 and NaN become 0."""
+    deep = np.nan_to_num(np.asarray(image, np.float64), posinf=largest).clip(min=0)
+    return np.asarray(np.round(deep * (255 / max(largest, 1e-12))), np.uint8)
+
+
+def _composite(image: Image.Image) -> Grey:
+    """Return the luma of an image with alpha in front of mid-grey."""
     if image.mode == "La":
         image = image.convert("LA")
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        composite = Image.new("RGBA", image.size, (128, 128, 128, 255))
-        composite.alpha_composite(image.convert("RGBA"))
-        image = composite.convert("RGB")
-    return np.asarray(image.convert("L"))
+    composite = Image.new("RGBA", image.size, (128, 128, 128, 255))
+    composite.alpha_composite(image.convert("RGBA"))
+    return np.asarray(composite.convert("RGB").convert("L"))
 
 
 def is_compact(path: Path, longest: int) -> bool:
@@ -64,7 +120,7 @@ def is_compact(path: Path, longest: int) -> bool:
 
     It must be upright, WebP, JPEG or PNG, with sides up to `longest` pixels and at most one byte per pixel.
     """
-    with Image.open(path) as image:
+    with open_image(path, path) as image:
         width, height = image.size
         upright = image.getexif().get(0x0112, 1) == 1
         small = max(width, height) <= longest and path.stat().st_size <= width * height

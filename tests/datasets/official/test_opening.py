@@ -120,7 +120,7 @@ open_dataset({str(tmp_path / "liberty")!r}, lambda done, total: os.kill(os.getpi
 def test_a_failed_conversion_leaves_nothing(tmp_path: Path, cache: Path) -> None:
     some_phototour(tmp_path / "liberty")
     os.truncate(tmp_path / "liberty" / "patches0001.bmp", 5000)
-    with pytest.raises(DoapError, match=r"patches0001\.bmp: damaged"):
+    with pytest.raises(DoapError, match=r"patches0001\.bmp: cannot be decoded"):
         open_dataset(tmp_path / "liberty")
     assert sets_in(cache) == []
 

@@ -1,18 +1,17 @@
 """Cameras of COLMAP: models, parameters, and the focal length in the EXIF data of an image."""
 
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from doap.choices import CAMERA_MODELS, CameraMode
 from doap.errors import DoapError
 from doap.folders.settings import Identity
+from doap.images.reading import open_image
 
 DEFAULT_FOCAL = 1.2  # in units of the longer side, as COLMAP's
 FILM_WIDTH = 35.0  # mm, to which COLMAP relates "FocalLengthIn35mmFilm"
@@ -145,14 +144,11 @@ class ImageCamera:
 
 def read_image_camera(path: Path) -> ImageCamera:
     """Read the size and the EXIF data of an image that has been described."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but it has been described
-        image = Image.open(path)
-    with image:
+    with open_image(path, path) as image:
         try:
             main = image.getexif()
             exif = {**main, **main.get_ifd(0x8769)}
-        except (OSError, ValueError, SyntaxError, KeyError, TypeError):  # damaged EXIF data
+        except Exception:  # damaged EXIF data cause all kinds of exceptions
             exif = {}
         size = image.size
     device = " ".join(str(exif[tag]).strip("\0 ") for tag in (0x010F, 0x0110) if tag in exif)

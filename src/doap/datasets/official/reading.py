@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from doap.errors import DoapError
+from doap.images.reading import open_image
 from doap.types import Grey
+
+ADVICE = "get the official file again"
 
 
 def read_exact_grey(file: Path) -> Grey:
@@ -18,21 +20,12 @@ def read_exact_grey(file: Path) -> Grey:
     Raises:
         DoapError: If the file is missing, damaged or not 8-bit grey.
     """
-    try:
-        with Image.open(file) as image:
-            if image.mode != "L":
-                raise DoapError(
-                    f"{file}: pixels are {_describe_mode(image.mode)}, not 8-bit grey; get the official file again"
-                )
-            image.verify()
-        with Image.open(file) as image:  # an image cannot be decoded after verify()
-            return np.asarray(image)
-    except FileNotFoundError as error:
-        raise DoapError(f"{file}: no such file; get the official data again") from error
-    except UnidentifiedImageError as error:
-        raise DoapError(f"{file}: not an image, or in an unknown format; get the official file again") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DoapError(f"{file}: damaged, cannot be decoded ({error}); get the official file again") from error
+    with open_image(file, file, ADVICE) as image:
+        if image.mode != "L":
+            raise DoapError(f"{file}: pixels are {_describe_mode(image.mode)}, not 8-bit grey; {ADVICE}")
+        image.verify()
+    with open_image(file, file, ADVICE) as image:  # an image cannot be decoded after verify()
+        return np.asarray(image)
 
 
 def _describe_mode(mode: str) -> str:

@@ -14,15 +14,15 @@ On disk a frame set is a folder:
     checksums.npy          uint32: CRC-32 of every MiB of the photo files, in order
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from doap.choices import DEFAULT_EXTENT
 from doap.datasets.sets.groups import GroupedSet, Ids
@@ -38,7 +38,7 @@ from doap.datasets.sets.storage import (
 )
 from doap.errors import DoapError
 from doap.files import atomic_folder
-from doap.images.reading import to_grey
+from doap.images.reading import open_image, to_grey
 from doap.types import Frames, Grey
 
 KIND = "frame set"
@@ -220,13 +220,8 @@ def decode_photo(encoded: Encoded, name: str) -> Grey:
         return to_grey(image)
 
 
-@contextmanager
-def _open_photo(encoded: Encoded, name: str) -> Iterator[Image.Image]:
-    try:
-        with Image.open(BytesIO(encoded.tobytes())) as image:
-            yield image
-    except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise DoapError(f"{name}: cannot be decoded from the set ({error}); build the set again") from error
+def _open_photo(encoded: Encoded, name: str) -> AbstractContextManager[Image.Image]:
+    return open_image(BytesIO(encoded.tobytes()), name, "build the set again")
 
 
 def _shard_ranges(sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
