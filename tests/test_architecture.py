@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "doap"
 
 LAYERS = (
     ("errors", "version", "choices", "forking", "json_files", "yaml_files"),
-    ("types", "files", "extras", "devices", "onednn"),
+    ("types", "files", "extras", "extents", "devices", "onednn"),
     ("parallel",),
     ("geometry",),
     ("objectives", "networks", "matching"),

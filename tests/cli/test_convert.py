@@ -37,7 +37,7 @@ def test_errors_are_one_line(doap: Doap, tmp_path: Path) -> None:
         (("doap-demo-128", "--binarise", "--extent", "3"), "--binarise takes --name only"),
         (("page.pth", "--binarise"), "see doap convert"),
         (("page.pth", "--centre-surround"), "only the .mat files of L2-Net"),
-        (("page.pth", "--extent", "0"), "--extent 0.0: must be positive"),
+        (("page.pth", "--extent", "0"), "--extent must be positive and finite, up to 1000, not 0.0"),
         (("page.pth", "--extent", "nan"), "must be positive"),
     ):
         status, _, errors = doap("convert", *arguments, "-o", "new.safetensors")

@@ -6,7 +6,6 @@ Python subclass of it inherits crash the process.
 # Methods and arguments are called as in OpenCV.
 # ruff: noqa: N802, N803
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import torch
 
 from doap.choices import FrameShape
 from doap.errors import DoapError
+from doap.extents import check_extent
 from doap.features.describers import DETECTOR
 from doap.features.describing import DetectionOptions
 from doap.features.features import Features
@@ -81,8 +81,8 @@ def create(
         raise DoapError("a loaded model stays on its device; leave out the device, or load the model on another one")
     if extent is None:
         extent = model.extent_for(detector if isinstance(detector, str) else DETECTOR)
-    elif not 0 < extent < math.inf:
-        raise DoapError(f"the extent must be positive and finite, not {extent}")
+    else:
+        check_extent(extent)
     return DoapFeature2D(model, options, extent)
 
 

@@ -8,6 +8,7 @@ import typer
 from doap.choices import DEFAULT_EXTENT
 from doap.cli.console import say
 from doap.errors import DoapError
+from doap.extents import check_extent
 
 EXAMPLE = "Example: doap convert HardNet++.pth -o hardnet.safetensors --licence MIT"
 
@@ -44,9 +45,8 @@ def convert(
             raise DoapError("--binarise takes --name only; everything else is kept from the card of the model")
         conversion.binarise(source, output, name)
     else:
-        if extent is not None and not 0 < extent < float("inf"):
-            raise DoapError(f"--extent {extent}: must be positive")
-        conversion.convert(Path(source), output, name, extent or DEFAULT_EXTENT, licence, data, centre_surround)
+        factor = DEFAULT_EXTENT if extent is None else check_extent(extent, "--extent")
+        conversion.convert(Path(source), output, name, factor, licence, data, centre_surround)
     say(f"{output}: {read_card(output).origin.notes['conversion']}")
     given = {"training data (--data)": data, "licence (--licence)": licence, _EXTENT: extent}
     unknown = [fact for fact, value in given.items() if not value]

@@ -6,6 +6,7 @@ import typer
 
 from doap.choices import DETECTOR_NAMES
 from doap.errors import DoapError
+from doap.extents import check_extent
 
 Detector = Annotated[str, typer.Option(metavar="NAME", help=f"Keypoint detector: {', '.join(DETECTOR_NAMES)}.")]
 Extent = Annotated[
@@ -30,9 +31,6 @@ def parse_extent(text: str) -> float | None:
     if text == "own":
         return None
     try:
-        extent = float(text)
-    except ValueError:
-        extent = 0.0
-    if not 0 < extent <= 1000:
-        raise DoapError(f"--extent: must be a number greater than 0, or own; not {text}")
-    return extent
+        return check_extent(float(text))
+    except (ValueError, DoapError):
+        raise DoapError(f"--extent: must be a number greater than 0, or own; not {text}") from None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.errors import DoapError
+from doap.extents import check_extent
 from doap.features.describers import DETECTOR
 from doap.features.features import Features
 from doap.features.image_input import GreyImage, ImageLike, read_image, shrink_image, split_images
@@ -138,8 +139,8 @@ def describe_keypoints(
     responses = _responses(keypoints)
     if extent is None:
         extent = model.extent_for(DETECTOR)
-    elif not 0 < extent < math.inf:
-        raise DoapError(f"the extent must be positive and finite, not {extent}")
+    else:
+        check_extent(extent)
     (features,) = describe_views([View(grey, frames, responses, (grey.shape[0], grey.shape[1]))], model, extent)
     return features
 

@@ -1,13 +1,13 @@
 """Export of a model to a file."""
 
 import json
-import math
 from copy import deepcopy
 from pathlib import Path
 
 from doap.bridges.onnx.torch_formats import export_program, export_script, is_exported_by_torch
 from doap.choices import ExportFormat, ExportGraph, ExportPrecision
 from doap.errors import DoapError
+from doap.extents import check_extent
 from doap.features.describers import DETECTOR
 from doap.files import atomic_file
 from doap.networks.baselines import list_baselines
@@ -61,8 +61,8 @@ def export_model(
         raise DoapError(f"{output}: {option} is for ONNX only; export to a file NAME.onnx")
     if extent is not None and graph != "image":
         raise DoapError("an extent is for the image graph only: patches have been extracted already")
-    if extent is not None and not 0 < extent < math.inf:
-        raise DoapError(f"the extent must be positive and finite, not {extent}")
+    if extent is not None:
+        check_extent(extent)
     _check_target(output, chosen, force)
     if str(model) in list_baselines():
         raise DoapError(f"{model}: a handcrafted baseline has no network to export")

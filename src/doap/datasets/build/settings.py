@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from doap.choices import DEFAULT_EXTENT
+from doap.extents import check_extent
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class BuildSettings:
     longest: int = 1600
     extent: float = DEFAULT_EXTENT
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_extent(self.extent)
 
 
 @dataclass(frozen=True)
