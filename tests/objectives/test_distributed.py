@@ -1,13 +1,12 @@
 """Distributed losses against one process with the whole batch: values and parameter gradients."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 
 from doap.objectives import AveragePrecisionLoss, DistributedAveragePrecisionLoss, IgnoreTable, backward_in_chunks
@@ -82,22 +81,32 @@ def work(rank: int, ranks: int, store: str, results: str) -> None:
     dist.destroy_process_group()
 
 
+def start_ranks(_: int, folder: str) -> None:
+    """Fork the ranks of all sizes from this process, so that torch is imported once."""
+    import torch._dynamo  # takes seconds, and every rank would import it for DistributedDataParallel
+
+    torch.set_num_threads(1)
+    for ranks in SIZES:
+        (Path(folder) / str(ranks)).mkdir()
+        arguments = (ranks, f"{folder}/store-{ranks}", f"{folder}/{ranks}")
+        start_processes(work, arguments, ranks, start_method="fork")  # type: ignore[no-untyped-call]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_equals_one_process(ranks: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        spawn(work, (ranks, str(Path(folder) / "store"), folder), nprocs=ranks)  # type: ignore[no-untyped-call]
-        computed = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(ranks)]
+def test_equals_one_process(tmp_path: Path) -> None:
+    start_processes(start_ranks, (str(tmp_path),), 1)  # type: ignore[no-untyped-call]
     expected = [single(*case) for case in CASES]
     patches, groups, *_ = make_batch()
     network = make_network()
     plain = AveragePrecisionLoss("binary", 12, 0.7, 0.5)(network(patches), groups)
     plain.backward()
     expected.append((plain.detach(), gradients(network)))
-    for rank in range(ranks):
-        for (value, gradient), (expected_value, expected_gradient) in zip(computed[rank], expected, strict=True):
-            torch.testing.assert_close(value, expected_value, rtol=0, atol=1e-12)
-            torch.testing.assert_close(gradient, expected_gradient, rtol=1e-6, atol=1e-12)
+    for ranks in SIZES:
+        for rank in range(ranks):
+            computed = torch.load(tmp_path / str(ranks) / f"{rank}.pt")
+            for (value, gradient), (expected_value, expected_gradient) in zip(computed, expected, strict=True):
+                torch.testing.assert_close(value, expected_value, rtol=0, atol=1e-12)
+                torch.testing.assert_close(gradient, expected_gradient, rtol=1e-6, atol=1e-12)
 
 
 def test_needs_a_process_group() -> None:
