@@ -1,17 +1,21 @@
 import hashlib
 import json
+import math
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from doap import DoapError, describe_patches, list_models, load
 from doap.matching.nearest import mutual_nearest
 from doap.networks.architecture import Architecture, build_network
+from doap.networks.baselines.tfeat import TFeat
 from doap.networks.card import Origin, read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import optimize_for_inference
@@ -84,9 +88,16 @@ def damage(path: Path) -> None:
 
 def foreign(path: Path) -> None:
     save_file({"layer": torch.zeros(3)}, path)
-    card = json.loads(path.with_suffix(".json").read_text())
-    card["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    path.with_suffix(".json").write_text(json.dumps(card))
+    edit_card(path, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def set_value(path: Path, name: str, value: float, dtype: torch.dtype = torch.float32) -> None:
+    """Replace the first value of a tensor, which the card allows."""
+    tensors = load_file(path)
+    tensors[name] = tensors[name].to(dtype)
+    tensors[name].view(-1)[0] = value
+    save_file(tensors, path)
+    edit_card(path, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def edit_card(path: Path, **values: object) -> None:
@@ -109,6 +120,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no extent": (lambda p: edit_card(p, extents={"dog": 0}), r"not a model card .extents\.dog"),
     "endless extent": (lambda p: edit_card(p, extents={"dog": "inf"}), r"not a model card .extents\.dog"),
     "other input": (lambda p: edit_card(p, input_size=64), "reads 32 pixels, but its card says 64"),
+    "NaN": (lambda p: set_value(p, "layers.3.weight", math.nan), r"its tensor layers\.3\.weight holds NaN or infinity"),
+    "infinity": (lambda p: set_value(p, "layers.1.running_mean", math.inf), r"layers\.1\.running_mean holds NaN"),
+    "beyond float32": (lambda p: set_value(p, "layers.0.weight", 1e300, torch.float64), r"layers\.0\.weight holds NaN"),
+    "no variance": (lambda p: set_value(p, "layers.1.running_var", -1), r"layers\.1\.running_var has variances of 0"),
+    "bits in no bytes": (
+        lambda p: edit_card(p, architecture={"dimensions": 12, "width": 2}),
+        "architecture.*bits of a binary descriptor must be a multiple of 8, not 12",
+    ),
     "absurd size": (lambda p: edit_card(p, architecture={"width": 10**9}), "not a model card .architecture.width"),
 }
 
@@ -120,6 +139,22 @@ def test_damaged_models_are_refused_in_one_line(saved: Path, damage_name: str) -
     with pytest.raises(DoapError, match=message) as caught:
         load(saved)
     assert "\n" not in str(caught.value)
+
+
+def test_a_card_of_a_large_network_allocates_nothing(saved: Path) -> None:
+    """The largest card: its network would take 280 TB."""
+    edit_card(saved, architecture={"dimensions": 65536, "width": 4096})
+    with pytest.raises(DoapError, match="its tensors are not those of the architecture on its card"):
+        load(saved)
+
+
+def test_published_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    tensors = {name: value.contiguous() for name, value in TFeat().state_dict().items()}
+    name = next(iter(tensors))
+    tensors[name].view(-1)[0] = math.nan
+    save_file(tensors, tmp_path / "tfeat.safetensors")
+    with pytest.raises(DoapError, match=rf"tfeat\.safetensors: its tensor {re.escape(name)} holds NaN or infinity"):
+        load(tmp_path / "tfeat.safetensors")
 
 
 def test_pickles_are_never_read(tmp_path: Path) -> None:
@@ -147,9 +182,11 @@ def test_unknown_names_list_the_known_ones() -> None:
         load("doap-129")
 
 
-def test_a_device_that_is_not_here_is_named() -> None:
-    with pytest.raises(DoapError, match="device abacus: not available here"):
-        load("doap-demo-128", device="abacus")
+@pytest.mark.parametrize("device", ["abacus", "cuda:99", "meta", torch.device("meta"), "", 3.5, "privateuseone", "xla"])
+def test_a_device_that_is_not_here_is_named(device: Any) -> None:
+    with pytest.raises(DoapError, match=f"^device {device}: (not available here|has no values)") as caught:
+        load("doap-demo-128", device=device)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", list_models())

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, Self
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from doap.networks.centre_surround import CentreSurround, MeanCentreSurround
@@ -71,3 +72,9 @@ def build_network(architecture: Architecture, dropout: float = 0.0) -> PatchNetw
         architecture.transformer_bounded,
     )
     return TransformedNetwork(transformer, network)
+
+
+def shapes_of(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors of an architecture, without allocating them."""
+    with torch.device("meta"):
+        return {name: tuple(value.shape) for name, value in build_network(architecture).state_dict().items()}

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from doap.choices import DETECTOR_NAMES
 from doap.errors import DoapError
@@ -88,6 +88,13 @@ class Card(BaseModel):
     )
     sha256: str = Field(description="SHA-256 of the weights file")
     origin: Origin = Origin()
+
+    @field_validator("architecture")
+    @classmethod
+    def _check_bits(cls, architecture: Architecture, info: ValidationInfo) -> Architecture:
+        if info.data.get("kind") == "binary" and architecture.dimensions % 8:
+            raise ValueError(f"the bits of a binary descriptor must be a multiple of 8, not {architecture.dimensions}")
+        return architecture
 
 
 def card_path(weights: Path) -> Path:

@@ -141,9 +141,12 @@ def inference_batch_size(network: nn.Module, device: torch.device) -> int:
 def check_device(device: str | torch.device) -> None:
     """Raise a `DoapError` if a device does not exist here."""
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise DoapError(f"device {device}: not available here ({str(error).splitlines()[0]})") from error
+        is_meta = torch.empty(0, device=device).is_meta
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0]
+        raise DoapError(f"device {device}: not available here ({reason})") from error
+    if is_meta:
+        raise DoapError(f"device {device}: has no values; use cpu, or cuda where there is a GPU")
 
 
 def device_of(model: nn.Module) -> torch.device | None:

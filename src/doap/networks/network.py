@@ -1,8 +1,16 @@
 """Base classes and building blocks of all networks."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from doap.errors import DoapError
+
+EPS = nn.BatchNorm2d(1).eps
+"""Added to variances by the batch normalisation of networks."""
 
 
 class PatchNetwork(nn.Module):
@@ -85,8 +93,28 @@ def conv_layer(in_channels: int, out_channels: int, kernel_size: int, stride: in
 def initialise(network: nn.Module) -> None:
     """Sample the weights of all convolutional and linear layers after He et al. (ICCV 2015), in place."""
     for module in network.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
+        if isinstance(module, nn.Conv2d | nn.Linear) and not module.weight.is_meta:  # sampling imports a compiler there
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+
+
+def load_weights(network: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy the tensors of a file to a network.
+
+    Args:
+        network: Network whose tensors have these names and shapes.
+        tensors: Tensors by name.
+        path: The file, for messages.
+
+    Raises:
+        DoapError: If a value is not finite in the type of the network, or the variance of a batch normalisation is
+            not positive; the network would give no numbers.
+    """
+    network.load_state_dict(dict(tensors))
+    for name, value in network.state_dict().items():
+        if not value.sum(dtype=torch.float64).isfinite():  # sums of float32 do not overflow
+            raise DoapError(f"{path}: its tensor {name} holds NaN or infinity; copy or download it again")
+        if name.endswith("running_var") and not (value + EPS > 0).all():
+            raise DoapError(f"{path}: its tensor {name} has variances of 0 or less; copy or download it again")
 
 
 def normalise(patches: Tensor) -> Tensor:

@@ -14,11 +14,12 @@ from safetensors import SafetensorError
 
 from doap.errors import DoapError
 from doap.files import atomic_file
-from doap.networks.architecture import Architecture, build_network
+from doap.networks.architecture import Architecture, build_network, shapes_of
 from doap.networks.baselines import list_baselines, load_handcrafted, load_published
 from doap.networks.card import HUB_CARD, HUB_WEIGHTS, Card, Origin, card_path, read_card, write_card
 from doap.networks.descriptor import Descriptor, check_device
 from doap.networks.inference import InferenceNetwork, optimize_for_inference
+from doap.networks.network import load_weights
 
 WEIGHTS_FOLDER = Path(__file__).parent.parent / "weights"
 
@@ -57,8 +58,8 @@ def load(
         The model in eval mode. Descriptors of all forms of a model can be matched with each other.
 
     Raises:
-        DoapError: For an unknown name, a missing or invalid card, weights that do not match the card, or a device
-            that is not available.
+        DoapError: For an unknown name, a missing or invalid card, weights that do not match the card or are not
+            finite, or a device that is not available.
 
     Example:
         >>> import doap
@@ -94,20 +95,23 @@ def _load_exact(name_or_path: str | Path) -> Descriptor:
 
 def _load_with_card(path: Path) -> Descriptor:
     card = read_card(path)
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DoapError(f"{path}: cannot be read ({error.strerror})") from error
     if hashlib.sha256(content).hexdigest() != card.sha256:
         raise DoapError(f"{path}: its SHA-256 differs from that in {card_path(path).name}; copy both files again")
     try:
         weights = safetensors.torch.load(content)
     except SafetensorError as error:
         raise DoapError(f"{path}: not a safetensors file ({error})") from error
+    shapes = {name: tuple(value.shape) for name, value in weights.items()}
+    if shapes != shapes_of(card.architecture):  # checked first: a network of wrong width may not fit into memory
+        raise DoapError(f"{path}: its tensors are not those of the architecture on its card")
     network = build_network(card.architecture)
     if network.input_size != card.input_size:
         raise DoapError(f"{path}: its network reads {network.input_size} pixels, but its card says {card.input_size}")
-    try:
-        network.load_state_dict(weights)
-    except RuntimeError as error:
-        raise DoapError(f"{path}: its tensors are not those of the architecture on its card") from error
+    load_weights(network, weights, path)
     return Descriptor(network, card.kind, card.extent, card.name, card.extents)
 
 

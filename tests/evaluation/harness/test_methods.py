@@ -16,8 +16,10 @@ from doap.evaluation.harness.methods import Selection, open_methods, to_inferenc
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
 from doap.networks.baselines.sift import describe_sift
+from doap.networks.card import read_card
 from doap.networks.descriptor import describe_patches
 from doap.networks.inference import InferenceNetwork, optimize_for_inference
+from doap.networks.registry import find_weights
 from doap.types import Descriptors, Grey
 from support.small_models import with_extents
 
@@ -165,6 +167,22 @@ def test_a_damaged_file_is_made_again(
     (method,) = open_methods(MODELS[:1], cache=DescriptorCache(cache.folder))
     np.testing.assert_array_equal(method.describe_patches(Selection(patches)), expected)
     assert described == [40, 40]
+
+
+def test_descriptors_that_are_not_numbers_are_neither_used_nor_cached(
+    tmp_path: Path, patches: PatchSet, cache: DescriptorCache
+) -> None:
+    model = doap.load("doap-demo-128", fast=False)
+    with torch.no_grad():
+        for weights in model.network.parameters():
+            weights.mul_(1e35)  # finite, but products overflow
+    doap.save(model, tmp_path / "large.safetensors", read_card(find_weights("doap-demo-128")).architecture)
+    (method,) = open_methods([str(tmp_path / "large.safetensors")], cache=cache)
+    with pytest.raises(DoapError, match="doap-demo-128: some descriptors are not numbers"):
+        method.describe_patches(Selection(patches))
+    with pytest.raises(DoapError, match="doap-demo-128: some descriptors are not numbers"):
+        method.describe_frames(IMAGE, FRAMES)
+    assert list(cache.folder.iterdir()) == []
 
 
 def test_different_contents_have_different_keys() -> None:

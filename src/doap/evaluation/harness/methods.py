@@ -205,7 +205,12 @@ class Method:
         cached = self._cache.get(key)
         if cached is not None and cached.shape == shape and cached.dtype == empty.dtype:
             return cached
-        return self._cache.make(key, shape, empty.dtype, chunks)
+        return self._cache.make(key, shape, empty.dtype, map(self._check, chunks))
+
+    def _check(self, descriptors: Descriptors) -> Descriptors:
+        if not np.isfinite(descriptors).all():
+            raise DoapError(f"{self.name}: some descriptors are not numbers; is the model damaged?")
+        return descriptors
 
 
 def to_inference(model: Descriptor) -> Descriptor:

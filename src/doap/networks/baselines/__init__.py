@@ -21,7 +21,7 @@ from doap.networks.baselines.opencv import OPENCV_DESCRIPTORS
 from doap.networks.baselines.sift import build_sift
 from doap.networks.baselines.tfeat import HardTFeat, TFeat
 from doap.networks.descriptor import Descriptor
-from doap.networks.network import PatchNetwork
+from doap.networks.network import PatchNetwork, load_weights
 
 HANDCRAFTED: dict[str, Callable[[str], Descriptor]] = {
     "sift": build_sift,
@@ -70,6 +70,9 @@ def load_published(path: Path) -> Descriptor | None:
     Returns:
         The network, named after the file; None if the tensors are not those of a known network. Published networks
         were trained on extracted patches and define no extent: they get that of our own models.
+
+    Raises:
+        DoapError: If the values of a known network are not finite.
     """
     try:
         with safe_open(path, "pt") as file:
@@ -77,7 +80,7 @@ def load_published(path: Path) -> Descriptor | None:
             network = _recognise(shapes)
             if network is None:
                 return None
-            network.load_state_dict({name: file.get_tensor(name) for name in shapes})
+            load_weights(network, {name: file.get_tensor(name) for name in shapes}, path)
     except SafetensorError:
         return None
     return Descriptor(network, "real", DEFAULT_EXTENT, path.stem)

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from doap.networks.l2net import INPUT_SIZE
-
-EPS = nn.BatchNorm2d(1).eps
-"""Added to the variance by the batch normalisation of `L2Net`."""
+from doap.networks.network import EPS
 
 
 @dataclass(frozen=True)

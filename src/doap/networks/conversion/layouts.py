@@ -20,8 +20,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from doap.networks.architecture import Architecture, build_network
-from doap.networks.conversion.folding import EPS, ConvLayer, l2net_tensors
+from doap.networks.architecture import Architecture, shapes_of
+from doap.networks.conversion.folding import ConvLayer, l2net_tensors
+from doap.networks.network import EPS
 
 Tensors = Mapping[str, Tensor]
 
@@ -114,12 +115,6 @@ def _l2net_architecture(shapes: list[tuple[int, ...]]) -> Architecture | None:
         return None
     expected = [shape for shape in shapes_of(architecture).values() if len(shape) == 4]
     return architecture if shapes == expected else None
-
-
-def shapes_of(architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the tensors of an architecture, without allocating them."""
-    with torch.device("meta"):
-        return {name: tuple(value.shape) for name, value in build_network(architecture).state_dict().items()}
 
 
 def _convert_hynet(tensors: Tensors) -> Converted | None:

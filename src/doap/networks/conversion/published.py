@@ -3,19 +3,17 @@
 import hashlib
 from pathlib import Path
 
-import torch
-
 from doap.choices import DEFAULT_EXTENT
 from doap.errors import DoapError
-from doap.networks.architecture import build_network
+from doap.networks.architecture import build_network, shapes_of
 from doap.networks.baselines import load_published
 from doap.networks.card import Origin
-from doap.networks.conversion.folding import EPS
-from doap.networks.conversion.layouts import Converted, convert_tensors, shapes_of
+from doap.networks.conversion.layouts import Converted, convert_tensors
 from doap.networks.conversion.matconvnet import convert_matlab
 from doap.networks.conversion.output import check_output
 from doap.networks.conversion.reading import check_size, read_tensors
 from doap.networks.descriptor import Descriptor
+from doap.networks.network import load_weights
 from doap.networks.registry import save
 
 KNOWN = "HardNet, HardNet-PS, SOSNet and HyNet; L2-Net as .mat"
@@ -59,9 +57,8 @@ def convert(
     shapes = {key: tuple(value.shape) for key, value in converted.tensors.items()}
     if shapes != shapes_of(converted.architecture):  # checked first: a network of wrong width may not fit into memory
         raise DoapError(f"{source}: its tensors have not the shapes of {converted.layout}")
-    _check_values(source, converted)
     network = build_network(converted.architecture)
-    network.load_state_dict(converted.tensors)
+    load_weights(network, converted.tensors, source)
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     history = f"converted from the layout of {converted.layout}: {source.name}, SHA-256 {digest}"
     model = Descriptor(network, "real", extent, name or output.stem)
@@ -79,12 +76,3 @@ def _convert_tensors(source: Path) -> Converted:
     if converted is None:
         raise DoapError(f"{source}: its tensors are not those of a known network ({KNOWN})")
     return converted
-
-
-def _check_values(source: Path, converted: Converted) -> None:
-    for name, tensor in converted.tensors.items():
-        value = tensor.float()  # the precision of networks
-        if not torch.isfinite(value).all():
-            raise DoapError(f"{source}: the values of {name} ({converted.layout}) are not finite; download it again")
-        if name.endswith("running_var") and not (value + EPS > 0).all():
-            raise DoapError(f"{source}: {name} ({converted.layout}) has variances of 0 or less; download it again")
