@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "doap"
 LAYERS = (
     ("errors", "version", "choices", "forking", "json_files", "yaml_files"),
     ("types", "files", "extras", "extents", "devices", "onednn"),
-    ("parallel",),
+    ("parallel", "locking"),
     ("geometry",),
     ("objectives", "networks", "matching"),
     ("images",),

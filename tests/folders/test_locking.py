@@ -10,13 +10,13 @@ import pytest
 
 from doap.errors import DoapError
 from doap.folders import FeatureCollection, all_pairs, describe_folder, match_pairs
-from doap.folders.locking import only_writer
+from doap.locking import only_writer
 from folders.conftest import SETTINGS
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from doap.folders.locking import only_writer
+from doap.locking import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -8,8 +8,8 @@ from doap.errors import DoapError
 from doap.folders.feature_store import FeatureStore, feature_store
 from doap.folders.image_tasks import DEVICE_WORKERS, Failure, ImageFile, Outcome, describe_images, start_loading
 from doap.folders.images import find_images
-from doap.folders.locking import only_writer
 from doap.folders.settings import DescribeSettings, file_stamp
+from doap.locking import only_writer
 from doap.parallel import EngineName, open_engine
 from doap.parallel.engine import available_cores
 from doap.types import Progress, no_progress

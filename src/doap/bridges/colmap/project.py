@@ -11,8 +11,8 @@ from doap.bridges.colmap.settings import ProjectSettings, ProjectSummary
 from doap.errors import DoapError
 from doap.folders import FeatureCollection, NamedImage, Pair, describe_folder, find_images
 from doap.folders.image_tasks import DEVICE_WORKERS
-from doap.folders.locking import only_writer
 from doap.folders.settings import Identity, check_identity
+from doap.locking import only_writer
 from doap.parallel import EngineName, open_engine
 from doap.parallel.engine import available_cores
 from doap.types import StepProgress, no_step_progress

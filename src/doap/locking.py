@@ -11,13 +11,18 @@ from doap.files import make_folder
 
 
 @contextmanager
-def only_writer(output: Path) -> Iterator[None]:
-    """Hold a lock on an output, the hidden file `.NAME.lock` beside it; the system frees that of a killed process.
+def only_writer(output: Path, inside: bool = False) -> Iterator[None]:
+    """Hold a lock on an output; the system frees that of a killed process.
+
+    Args:
+        output: File or folder that is written.
+        inside: Lock the hidden file `.lock` in the folder, which is created if it is missing; otherwise `.NAME.lock`
+            beside the output.
 
     Raises:
         DoapError: If another process holds it, or the file cannot be written.
     """
-    path = output.with_name(f".{output.name}.lock")
+    path = output / ".lock" if inside else output.with_name(f".{output.name}.lock")
     make_folder(path.parent)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
