@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src" / "doap"
 
 LAYERS = (
-    ("errors", "version", "choices", "forking", "json_files", "yaml_files"),
+    ("errors", "version", "choices", "forking", "parsing"),
     ("types", "files", "extras", "extents", "devices", "onednn"),
     ("parallel", "locking"),
     ("geometry",),

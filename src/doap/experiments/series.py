@@ -11,10 +11,10 @@ from typing import Any
 
 from doap.errors import DoapError
 from doap.files import make_folder, write_text
-from doap.json_files import read_json
 from doap.networks.card import read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
+from doap.parsing.json_files import read_json
 from doap.training.data_cache import Data, DataCache
 from doap.training.log import Status
 from doap.training.recipe import RENAMED_KEYS, Recipe

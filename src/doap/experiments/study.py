@@ -12,7 +12,7 @@ from typing import Any
 from doap.errors import DoapError
 from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
 from doap.experiments.study_plan import Study, folder_name
-from doap.json_files import read_json
+from doap.parsing.json_files import read_json
 from doap.training.recipe import Recipe, upgrade_recipe
 from doap.training.run_folder import FAILURE
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from doap.errors import DoapError
+from doap.parsing.yaml_files import read_yaml
 from doap.training.recipe import MAX_SEED, Recipe, read_recipe
-from doap.yaml_files import read_yaml
 
 STUDIES_FOLDER = Path(__file__).parent.parent / "studies"
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from doap.errors import DoapError
 from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
-from doap.json_files import read_json
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
+from doap.parsing.json_files import read_json
 from doap.training.log import read_validation
 from doap.training.recipe import Recipe, check_renamed, read_recipe
 from doap.training.run_folder import BEST

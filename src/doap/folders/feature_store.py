@@ -18,7 +18,7 @@ from doap.errors import DoapError
 from doap.files import make_folder, write_text
 from doap.folders.hdf5 import SUFFIXES, create_file, read_stamps, unwritable, write_sorted
 from doap.folders.settings import Identity, check_identity
-from doap.json_files import read_json
+from doap.parsing.json_files import read_json
 
 SETTINGS_FILE = "collection.json"
 FORMAT = 1

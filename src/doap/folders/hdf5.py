@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from doap.errors import DoapError
 from doap.files import atomic_file, make_folder
 from doap.folders.settings import Identity
-from doap.json_files import parse_json
+from doap.parsing.json_files import parse_json
 
 if TYPE_CHECKING:
     import h5py

@@ -11,8 +11,8 @@ from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE, MiningSett
 from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.networks.architecture import Architecture
+from doap.parsing.yaml_files import MAX_INTEGER, parse_yaml, read_yaml
 from doap.types import Kind
-from doap.yaml_files import MAX_INTEGER, parse_yaml, read_yaml
 
 Objective = Literal[
     "ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet", "triplet-gor"

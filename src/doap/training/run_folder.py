@@ -23,10 +23,10 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_folder
-from doap.json_files import read_json
 from doap.networks import registry
 from doap.networks.baselines import list_baselines
 from doap.networks.card import TrainingSet
+from doap.parsing.json_files import read_json
 from doap.training.recipe import Recipe, read_recorded_recipe
 from doap.version import __version__
 

@@ -16,7 +16,7 @@ from doap.bridges.colmap.two_view import PIXEL_CENTRE, TwoViewGeometry
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.folders.settings import Identity
-from doap.json_files import parse_json
+from doap.parsing.json_files import parse_json
 from doap.types import Frames
 
 SIFT_LENGTH = 128

@@ -25,8 +25,8 @@ from doap.folders.feature_store import FeatureFolder
 from doap.folders.hdf5 import create_file, find_groups, open_file, read_stamps
 from doap.folders.match_store import group_name
 from doap.folders.matching import pair_stamps
-from doap.json_files import parse_json
 from doap.locking import only_writer
+from doap.parsing.json_files import parse_json
 from doap.types import Progress, no_progress
 
 if TYPE_CHECKING:

@@ -44,8 +44,8 @@ from doap.images.reading import find_photos
 from doap.images.reconstruction.scene_frames import MIN_GROUPS
 from doap.images.reconstruction.scenes import PhotoCluster, SceneKind, are_compared, form_clusters
 from doap.images.reconstruction.tracks import Ids
-from doap.json_files import read_json
 from doap.parallel import Engine, EngineName, open_engine
+from doap.parsing.json_files import read_json
 from doap.types import StepProgress, no_step_progress
 
 CACHE_VERSION = 3  # raise it when the cached results change

@@ -38,7 +38,7 @@ from doap.datasets.sets.storage import MANIFEST, kind_of
 from doap.errors import DoapError
 from doap.files import atomic_folder, make_folder, write_text
 from doap.images.reading import find_photos
-from doap.json_files import read_json
+from doap.parsing.json_files import read_json
 from doap.types import Progress, StepProgress, no_step_progress
 
 PHOTOTOUR_SETS = ("phototour-a", "phototour-b", "phototour-c")

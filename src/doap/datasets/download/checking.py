@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from doap.datasets.official import hpatches, phototour, romepatches
 from doap.errors import DoapError
 from doap.images.reading import PHOTO_SUFFIXES, open_image, read_grey
-from doap.json_files import read_json
+from doap.parsing.json_files import read_json
 from doap.types import Grey, Progress, no_progress
 
 OXFORD_SEQUENCES = ("bark", "bikes", "boat", "graf", "leuven", "trees", "ubc", "wall")

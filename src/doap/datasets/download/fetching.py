@@ -35,7 +35,7 @@ from zlib import crc32
 
 from doap.errors import DoapError
 from doap.files import make_folder, write_text
-from doap.json_files import read_json
+from doap.parsing.json_files import read_json
 from doap.types import StepProgress, no_step_progress
 
 CHUNK = 1 << 20

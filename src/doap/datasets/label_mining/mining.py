@@ -28,8 +28,8 @@ from doap.datasets.label_mining.settings import MiningSettings
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.errors import DoapError
 from doap.files import atomic_file
-from doap.json_files import parse_json
 from doap.objectives.lists import IgnoreTable
+from doap.parsing.json_files import parse_json
 from doap.types import Progress, no_progress
 
 FORMAT = "doap mined labels 2"

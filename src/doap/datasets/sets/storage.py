@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from doap.errors import DoapError
-from doap.json_files import read_json
+from doap.parsing.json_files import read_json
 
 MANIFEST = "set.json"
 BLOCK_BYTES = 1 << 20

@@ -7,8 +7,8 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from doap.evaluation.harness.table import Row, Table, number
+from doap.parsing.yaml_files import read_yaml
 from doap.types import Kind
-from doap.yaml_files import read_yaml
 
 FILE = Path(__file__).with_suffix(".yaml")
 

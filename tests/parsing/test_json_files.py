@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from doap.json_files import MAX_DEPTH, parse_json, read_json
+from doap.parsing.json_files import MAX_DEPTH, parse_json, read_json
 
 
 def test_files_of_other_editors_are_read(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from doap.yaml_files import MAX_BYTES, parse_yaml, read_yaml
+from doap.parsing.yaml_files import MAX_BYTES, parse_yaml, read_yaml
 
 
 def nested_aliases(first: str, alias: str, levels: int) -> str:
