@@ -41,6 +41,8 @@ def test_a_folder_is_described_matched_and_continued(doap: Doap, photos: Path) -
         assert "1 pairs matched in m.h5" in shown
         assert "1 pairs have verified matches" in shown
     assert "by an earlier run" in shown
+    _, shown, _ = doap("match", "f.h5", "--exhaustive", "-o", "n.h5", "--workers", "1", "--geometry", "none")
+    assert "1 pairs have matches, " in shown
 
 
 def test_saved_features_are_matched(doap: Doap, photos: Path) -> None:
@@ -73,8 +75,11 @@ def test_two_images_are_matched_without_a_picture(doap: Doap, photos: Path) -> N
     assert report["geometry"] == "essential"
     assert set(report) >= {"matrix", "rotation", "translation"}
     assert max(max(match["a"]) for match in report["matches"]) > 250  # in pixels of the full image
-    status, shown, _ = doap("match", *images, "--model", "doap-demo-128", "--no-figure", "--geometry", "none")
+    unverified = ("--model", "doap-demo-128", "--no-figure", "--json", "m.json", "--geometry", "none")
+    status, shown, _ = doap("match", *images, *unverified)
     assert "mutual matches, " in shown
+    report = json.loads(Path("m.json").read_text())
+    assert {report["verified"], *(match["verified"] for match in report["matches"])} == {None}
 
 
 @pytest.mark.parametrize(

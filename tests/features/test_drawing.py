@@ -11,12 +11,14 @@ from doap import DoapError
 from doap.features.drawing import (
     CORRECT,
     GAP,
+    MAX_HEIGHT,
     MAX_LINES,
     MAX_WIDTH,
     MIN_WIDTH,
     TITLE_HEIGHT,
     WRONG,
     Picture,
+    draw_image_matches,
     draw_matches,
     render_matches,
 )
@@ -103,6 +105,17 @@ def test_small_images_are_enlarged_and_large_ones_reduced(width: int, expected: 
     scale = (expected - GAP) / 2 / width
     for left in (0, (expected + GAP) // 2):
         assert at(picture, (point[0] + 0.5) * scale - 0.5 + np.array([left, 0])) == list(CORRECT)
+
+
+@pytest.mark.parametrize(("width", "height"), [(60_000, 3), (3, 60_000), (20, 2400), (3, 3)])
+def test_pictures_of_any_shape_of_image_are_small(width: int, height: int) -> None:
+    """A scale to a width of 1,200 pixels alone would make a picture of gigabytes of an image 1 pixel wide."""
+    image, points = np.full((height, width), 120, np.uint8), np.zeros((1, 2))
+    title = "a title that does not fit"
+    for other in (image, FIRST):
+        assert render_matches(image, other, points, points, title).shape[0] <= MAX_HEIGHT + TITLE_HEIGHT
+    reduced = draw_image_matches((image, FIRST), (image.shape, FIRST.shape), (points, points), title)
+    assert reduced.shape[0] <= MAX_HEIGHT + TITLE_HEIGHT
 
 
 @pytest.mark.parametrize("words", [3, 30, 90])

@@ -81,6 +81,14 @@ def test_arrays_that_do_not_belong_together_are_refused() -> None:
         doap.Matches(matches.indices, matches.distances, matches.distances, matches.inliers[1:])
 
 
+def test_only_matches_that_were_verified_are_called_so() -> None:
+    first, second = moved_pair()
+    matches = doap.match(first, second, geometry=None)
+    assert matches.count_text() == "100 matches"
+    verified = matches.verify(first, second, "homography")
+    assert verified.count_text("mutual") == f"{verified.inliers.sum()} verified of 100 mutual matches"
+
+
 @pytest.mark.parametrize("factor", [1, 6])
 def test_verified_matches_are_drawn(tmp_path: Path, factor: int) -> None:
     """Images of 640x480 and of 3840x2880, which are reduced, give pictures with dots at the same relative places."""

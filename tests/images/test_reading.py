@@ -2,6 +2,7 @@ import io
 import os
 import re
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +83,15 @@ def test_bands_do_not_change_the_pixels(monkeypatch: pytest.MonkeyPatch, mode: s
     whole = to_grey(image)
     monkeypatch.setattr(reading, "BAND_PIXELS", 100)
     np.testing.assert_array_equal(to_grey(image), whole)
+
+
+def test_deep_images_take_little_memory() -> None:
+    image = Image.new("F", (4000, 4000))
+    tracemalloc.start()
+    to_grey(image)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 9 * 16e6  # bytes per pixel; in float64 at once it takes 24
 
 
 @pytest.mark.parametrize("turn", range(1, 9))

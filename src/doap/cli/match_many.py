@@ -45,7 +45,7 @@ def match_many(
     say(f"{total} pairs matched in {output}{earlier}{others}")
     agreeing = [count for count in summary.verified if count]
     median = f", {statistics.median(agreeing):.0f} in the median" if agreeing else ""
-    say(f"{len(agreeing)} pairs have verified matches{median}")
+    say(f"{len(agreeing)} pairs have {'verified ' if settings.geometry else ''}matches{median}")
 
 
 def _choose_pairs(features: Path, choice: Choice, progress: "StepProgress") -> "list[Pair]":

@@ -59,13 +59,13 @@ def match_two(
     verified = int(matches.inliers.sum())
     kind = "mutual" if settings.mutual else "nearest"
     if is_drawn:
-        title = f"{verified} verified of {len(matches)} {kind} matches ({first.model}, {geometry})"
-        matches.draw(paths[0], paths[1], first, second, picture, title)
+        details = ", ".join(filter(None, (first.model, settings.geometry)))
+        matches.draw(paths[0], paths[1], first, second, picture, f"{matches.count_text(kind)} ({details})")
     if json_file:
         write_text(json_file, json.dumps(_report(paths, geometry, first, second, matches), indent=1) + "\n")
     counts = f"{len(first)} and {len(second)} keypoints"
     if settings.geometry is None:
-        say(f"{len(matches)} {kind} matches, {counts}")
+        say(f"{matches.count_text(kind)}, {counts}")
     elif matches.matrix is None:
         say(f"no matches found: {len(matches)} {kind} ones of {counts} agree on no geometry")
     else:
@@ -105,7 +105,7 @@ def _report(
     points = [side.tolist() for side in matches.points(first, second)]
     columns = matches.distances.tolist(), matches.second_distances.tolist(), matches.inliers.tolist()
     matrices = {"matrix": matches.matrix, "rotation": matches.rotation, "translation": matches.translation}
-    is_posed = geometry == "essential"
+    is_posed, is_verified = geometry == "essential", geometry != "none"
     return {
         "images": [str(path) for path in paths],
         "model": first.model,
@@ -116,14 +116,14 @@ def _report(
             for name, value in matrices.items()
             if name == "matrix" or is_posed
         },
-        "verified": int(matches.inliers.sum()),
+        "verified": int(matches.inliers.sum()) if is_verified else None,
         "matches": [
             {
                 "a": a,
                 "b": b,
                 "distance": distance,
                 "second_distance": second_distance if math.isfinite(second_distance) else None,
-                "verified": inlier,
+                "verified": inlier if is_verified else None,
             }
             for a, b, distance, second_distance, inlier in zip(*points, *columns, strict=True)
         ],

@@ -26,6 +26,7 @@ GAP = 10  # pixels between the images
 TITLE_HEIGHT = 34
 TITLE_SIZES = range(18, 9, -1)  # the largest that fits is used
 MIN_WIDTH, MAX_WIDTH = 1200, 2400  # pictures outside are scaled: small images up, large ones down
+MAX_HEIGHT = 4800  # of high and narrow images
 LINE_OPACITY = 0.6
 DOT_RADIUS = 2.5
 ELLIPSE_POINTS = 24
@@ -154,7 +155,7 @@ def render_matches(
 
     The lines are evenly spread over the first image. Without ground truth, colours follow the height in the first
     image; with it, correct matches are green and wrong ones red. Small images are enlarged and large ones reduced, so
-    that the picture is 1,200 to 2,400 pixels wide.
+    that the picture is 1,200 to 2,400 pixels wide, or less if the images would be higher than 4,800 pixels.
 
     Args:
         first: First image.
@@ -169,6 +170,7 @@ def render_matches(
     """
     width = first.shape[1] + second.shape[1]
     scale = float(np.clip(width, MIN_WIDTH - GAP, MAX_WIDTH - GAP)) / width
+    scale = min(scale, MAX_HEIGHT / max(first.shape[0], second.shape[0]))
     images = [_resize(image, scale) for image in (first, second)]
     corners = [(0, TITLE_HEIGHT), (images[0].shape[1] + GAP, TITLE_HEIGHT)]
     picture = _canvas(images, corners)
@@ -191,7 +193,7 @@ def render_matches(
 def _resize(image: Grey, scale: float) -> Grey:
     if scale == 1:
         return image
-    size = round(image.shape[1] * scale), round(image.shape[0] * scale)
+    size = max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale))
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC), np.uint8)
 
 
@@ -232,7 +234,7 @@ def _write_title(picture: Picture, title: str) -> Picture:
     font = next((font for font in fonts if draw.textlength(title, font) <= width), fonts[-1])
     if draw.textlength(title, font) > width:
         fitting = bisect_right(range(len(title)), width, key=lambda length: draw.textlength(f"{title[:length]}…", font))
-        title = f"{title[: fitting - 1]}…"
+        title = f"{title[: max(0, fitting - 1)]}…"
     draw.text((GAP, TITLE_HEIGHT / 2), title, fill="black", font=font, anchor="lm")
     return np.asarray(canvas)
 

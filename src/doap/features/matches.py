@@ -111,7 +111,7 @@ class Matches:
         path: str | Path | None = None,
         title: str | None = None,
     ) -> Picture:
-        """Draw the images side by side with lines between the verified matches.
+        """Draw the images side by side with lines between the verified matches, or all if none were verified.
 
         Args:
             first_image: The first image, in any form that `detect_and_describe` takes.
@@ -122,12 +122,17 @@ class Matches:
             title: Text above the images; by default the number of matches and the model.
 
         Returns:
-            (H, W, 3) uint8 RGB picture, 1,200 to 2,400 pixels wide.
+            (H, W, 3) uint8 RGB picture; see `doap.features.drawing.render_matches` for its size.
         """
         points = self.verified_points(first, second)
         if title is None:
-            title = f"{len(points[0])} verified of {len(self)} matches ({first.model})"
+            title = f"{self.count_text()} ({first.model})"
         return draw_image_matches((first_image, second_image), (first.size, second.size), points, title, path)
+
+    def count_text(self, kind: str = "") -> str:
+        """Return the number of matches, and of the verified ones if they were verified; `kind` may be "mutual"."""
+        count = " ".join(filter(None, (str(len(self)), kind, "matches")))
+        return count if self.geometry is None else f"{int(self.inliers.sum())} verified of {count}"
 
     def save(self, path: str | Path) -> None:
         """Write the matches to a NumPy archive (.npz) or an HDF5 file (.h5), atomically."""
