@@ -1,4 +1,4 @@
-"""Atomic writing of files and folders, the cache folder, and figures.
+"""Atomic writing of files and folders, names of files, the cache folder, and figures.
 
 An output appears under its final name only when it is complete.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".tmp"  # suffixes of the folders of `atomic_folder`: what is written, and what it replaces
 OLD = ".old"
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 @contextmanager
@@ -158,6 +159,19 @@ def write_text(target: Path, text: str) -> None:
     """Write a text file atomically."""
     with atomic_file(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def printable(name: str) -> str:
+    r"""Escape the control characters of a name, and its bytes that are not UTF-8 (`\xff`), so that it can be stored.
+
+    Python represents such bytes of a file name by surrogates, which cannot be encoded.
+    """
+    return UNPRINTABLE.sub(lambda match: _escape(ord(match[0])), name)
+
+
+def _escape(code: int) -> str:
+    is_byte = 0xDC80 <= code <= 0xDCFF
+    return f"\\x{code - 0xDC00 if is_byte else code:02x}" if is_byte or code < 0x80 else f"\\u{code:04x}"
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -1,3 +1,4 @@
+import os
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from doap import PatchSet
 from doap.cli.main import app, main
 from doap.datasets.official.hpatches import STRIPS, write_hpatches_folder
+from support.command_line import Doap
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +72,15 @@ def test_an_error_is_one_line(
     assert "h4.png: not an image" in shown
     assert shown.count("\n") == 1
     assert not (official / "sheet.png").exists()
+
+
+def test_names_that_are_not_utf8_or_hold_control_codes_are_printed(doap: Doap, tmp_path: Path) -> None:
+    PatchSet([np.zeros((2, 8, 8), np.uint8)], [0, 1]).save(tmp_path / os.fsdecode(b"set\xe9\x1b[31m"))
+    status, shown, _ = doap("data", "list", tmp_path)
+    assert status == 0
+    assert r"patch set in" in shown
+    assert r"set\xe9\x1b[31m" in shown
+    status, _, complaint = doap("data", "show", os.fsdecode(b"caf\xe9"), "-o", "sheet.png")
+    assert status == 1
+    assert complaint.startswith(r"doap: caf\xe9: not a patch set")
+    assert complaint.count("\n") == 1

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from doap.files import printable
+
 if TYPE_CHECKING:
     from doap.cli.progress import CountingBar, TrainingBar
     from doap.training.log import Status
@@ -21,12 +23,17 @@ tables = Console(width=max(160, console.width))  # wide enough that no name or n
 
 def say(line: str, style: str = "") -> None:
     """Print a line without markup or line breaks, so that paths and numbers can be searched for."""
-    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    console.print(_printable(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def say_error(line: str) -> None:
     """Print an error as one line on standard error."""
-    errors.print(f"doap: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+    errors.print(f"doap: {_printable(line)}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _printable(text: str) -> str:
+    """Escape what a terminal cannot print, or would execute, such as in names of files."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def say_overlaps() -> None:

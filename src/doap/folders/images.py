@@ -1,16 +1,14 @@
 """Images of a folder, each with a name that is unique in it."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from doap.errors import DoapError
+from doap.files import printable
 from doap.images.reading import PHOTO_SUFFIXES
-
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,7 @@ def image_name(relative: Path) -> str:
 
     Bytes that are not UTF-8 and control characters are escaped (`\xff`), so that every name can be printed and stored.
     """
-    name = os.fsencode(relative.as_posix()).decode("utf-8", "backslashreplace")
-    return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", name)
+    return printable(relative.as_posix())
 
 
 def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:

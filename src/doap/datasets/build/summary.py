@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from doap.datasets.build.assembly import Scene
 from doap.datasets.sets.contact_sheet import draw_frames_sheet
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
+from doap.files import printable
 
 SHEET_ROWS = 14  # groups on a contact sheet
 COLOURS = {"views": "#4477aa", "static": "#ccbb44", "tracks": "#ee6677"}
@@ -74,7 +75,7 @@ def render_summary(
         overlaps=len(frames.overlaps),
         sources=sources,
         scenes=[_scene_row(scene) for scene in scenes if scene.frames.source != "views"],
-        skipped=skipped,
+        skipped=[printable(line) for line in skipped],
     )
 
 

@@ -21,7 +21,7 @@ from PIL import Image
 from doap.datasets.official.reading import read_exact_grey
 from doap.datasets.sets.writer import write_patch_set
 from doap.errors import DoapError
-from doap.files import atomic_folder
+from doap.files import atomic_folder, printable
 from doap.types import Progress, no_progress
 
 SIZE = 65
@@ -77,7 +77,7 @@ def convert_hpatches(folder: Path, path: Path, progress: Progress = no_progress)
         if not file.is_file():
             raise DoapError(f"{file}: no such file; a sequence needs the strips {', '.join(STRIPS)}")
     done = start = 0
-    with write_patch_set(path, SIZE, [s.resolve().name for s in sequences], EXTENT) as writer:
+    with write_patch_set(path, SIZE, [printable(s.resolve().name) for s in sequences], EXTENT) as writer:
         for number, sequence in enumerate(sequences):
             rows = 0
             for strip, (image, noise) in STRIPS.items():

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.errors import DoapError
+from doap.files import printable
 
 IMAGES = 6
 SUFFIXES = (".png", ".ppm", ".pgm")
@@ -52,7 +53,7 @@ def read_sequence(folder: Path) -> ImageSequence:
     image_name, homography_name = LAYOUTS[layout]
     images = [_find_image(folder, image_name.format(number)) for number in range(1, IMAGES + 1)]
     homographies = [read_homography(_find_homography(folder, homography_name.format(n))) for n in range(2, IMAGES + 1)]
-    return ImageSequence(folder.resolve().name, tuple(images), np.stack([np.eye(3), *homographies]))
+    return ImageSequence(printable(folder.resolve().name), tuple(images), np.stack([np.eye(3), *homographies]))
 
 
 def find_sequences(folder: Path) -> list[ImageSequence]:

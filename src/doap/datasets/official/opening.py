@@ -6,6 +6,7 @@ at any time and are converted again when needed.
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -125,12 +126,13 @@ def _target(folder: Path, layout: Layout) -> Path:
     state = hashlib.sha256(f"{VERSION}".encode())
     for file in layout.source_files(folder):
         status = file.stat() if file.exists() else None  # the conversion reports a missing file
-        state.update(f"{file.relative_to(folder)}|{status and (status.st_size, status.st_mtime_ns)}\n".encode())
+        line = f"{file.relative_to(folder)}|{status and (status.st_size, status.st_mtime_ns)}\n"
+        state.update(os.fsencode(line))
     return cache_folder() / f"{_stem(folder.resolve(), layout)}-{state.hexdigest()[:16]}"
 
 
 def _stem(folder: Path, layout: Layout) -> str:
-    return f"{layout.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
+    return f"{layout.name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
 
 
 def _open_converted(target: Path) -> PatchSet | None:

@@ -17,6 +17,7 @@ from PIL import Image
 from doap.datasets.official.reading import read_exact_grey
 from doap.datasets.sets.writer import write_patch_set
 from doap.errors import DoapError
+from doap.files import printable
 from doap.types import Progress, no_progress
 
 SIZE = 64
@@ -56,7 +57,7 @@ def convert_phototour(folder: Path, path: Path, progress: Progress = no_progress
             f"{folder}: {len(sheets)} sheets (*.bmp), but the {len(points):,} rows of {INFO} fill {expected}; "
             f"a sheet is missing or {INFO} is truncated; get the official data again"
         )
-    with write_patch_set(path, SIZE, [folder.resolve().name]) as writer:
+    with write_patch_set(path, SIZE, [printable(folder.resolve().name)]) as writer:
         for number, sheet in enumerate(sheets):
             sheet_points = points[number * PER_SHEET : (number + 1) * PER_SHEET]
             writer.append(read_sheet(sheet)[: len(sheet_points)], sheet_points, np.zeros(len(sheet_points), np.int64))

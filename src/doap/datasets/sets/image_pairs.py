@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from doap.datasets.official.image_sequences import ImageSequence, is_sequence, read_sequence
 from doap.errors import DoapError
+from doap.files import printable
 from doap.images.reading import PHOTO_SUFFIXES
 
 COLUMNS = ("first", "second", "truth")
@@ -64,7 +65,7 @@ def find_pairs(folder: Path) -> list[PairFiles]:
         return _read_pairs(folder / "pairs.csv")
     pairs: list[PairFiles] = []
     for path in sorted(Path(name) for name, _, _ in os.walk(folder)):
-        sequence = folder.resolve().name if path == folder else str(path.relative_to(folder))
+        sequence = printable(folder.resolve().name if path == folder else str(path.relative_to(folder)))
         if is_sequence(path):
             pairs += sequence_pairs(read_sequence(path), sequence)
         elif any((path / name).is_file() for name in GROUND_TRUTH_FILES):
@@ -127,7 +128,7 @@ def _read_pair_folder(folder: Path, name: str) -> PairFiles:
             f"{folder}: a pair is two images and one file of ground truth, not {len(images)} and "
             f"{len(ground_truths)}; list several pairs in a pairs.csv"
         )
-    return PairFiles(name, f"{images[0].name} - {images[1].name}", images[0], images[1], ground_truths[0])
+    return PairFiles(name, printable(f"{images[0].name} - {images[1].name}"), images[0], images[1], ground_truths[0])
 
 
 def _read_table(file: Path) -> list[list[str]]:
