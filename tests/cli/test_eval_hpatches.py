@@ -1,10 +1,13 @@
 """`doap eval hpatches`, as a user calls it."""
 
 import csv
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from doap.datasets.official.opening import open_dataset
 from doap.evaluation.harness.result import read_result
 from support.command_line import Doap
 from support.figures import is_drawn_from
@@ -42,6 +45,21 @@ def test_one_sequence_one_task(doap: Doap, data: Path) -> None:
     assert status == 0
     assert "left out: retrieval: needs distractors of other sequences" in shown
     assert "Verification" not in shown
+
+
+def test_nothing_is_exported_outside_the_output(doap: Doap, data: Path, tmp_path: Path) -> None:
+    outside = str(tmp_path / "outside")
+    open_dataset(data).save(tmp_path / "set")
+    shutil.copytree(tmp_path / "set", data, dirs_exist_ok=True)  # a folder that is both is opened as a set
+    manifest = json.loads((data / "set.json").read_text())
+    for name in (outside, "../../outside"):
+        names = [name, *manifest["sequence_names"][1:]]
+        (data / "set.json").write_text(json.dumps({**manifest, "sequence_names": names}))
+        status, _, complaint = doap("eval", "hpatches", "sift", "--data", data, "--export", "descriptors")
+        assert status == 1
+        assert f"sequence_names: '{name}' is not a name" in complaint
+        assert complaint.count("\n") == 1
+    assert not Path(outside).exists()
 
 
 @pytest.mark.parametrize(

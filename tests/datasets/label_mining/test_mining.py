@@ -1,10 +1,14 @@
+import io
+import zipfile
 import zlib
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from scipy.spatial.distance import pdist, squareform
 
@@ -13,6 +17,7 @@ from doap.datasets.label_mining.hog import hog
 from doap.datasets.label_mining.mining import MinedLabels, count_pairs, describe_appearance, mine_labels
 from doap.datasets.label_mining.settings import MiningSettings
 from doap.datasets.official.hpatches import read_strip
+from doap.parsing.array_files import read_archive
 from doap.types import Progress, no_progress
 
 
@@ -243,6 +248,51 @@ def test_wrong_files_are_one_line(patches: PatchSet, mined: MinedLabels, tmp_pat
     with pytest.raises(DoapError, match=r"mined\.npz: ") as caught:
         MinedLabels.load(path, target)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("clusters", np.full(9, 10**6), "do not fit the set"),
+        ("clusters", None, "do not fit the set"),  # all of the first sequence
+        ("clusters", np.zeros((3, 3), np.int64), "do not fit the set"),
+        ("near", np.zeros((2, 0, 0), bool), "do not fit the set"),
+        ("near", np.array(True), "do not fit the set"),
+        ("near", np.zeros((1, 4, 4), bool), "do not fit the set"),
+        ("thresholds", np.zeros(99, np.float32), "do not fit the set"),
+        ("grouping", np.zeros(3), "mined from another set"),
+        ("settings", np.array('{"clusters": "x"}'), "its settings are damaged"),
+    ],
+)
+def test_labels_out_of_range_are_one_line(
+    patches: PatchSet, mined: MinedLabels, tmp_path: Path, name: str, values: NDArray[Any] | None, message: str
+) -> None:
+    mined.save(tmp_path / "mined.npz", patches)
+    with np.load(tmp_path / "mined.npz") as archive:
+        arrays = dict(archive)
+    arrays[name] = np.zeros_like(arrays[name]) if values is None else values
+    np.savez(tmp_path / "mined.npz", **arrays)
+    with pytest.raises(DoapError, match=message) as caught:
+        MinedLabels.load(tmp_path / "mined.npz", patches)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_array_and_an_archive_of_gigabytes_are_no_labels(patches: PatchSet, tmp_path: Path) -> None:
+    path = tmp_path / "mined.npz"
+    np.save(path.open("wb"), np.zeros(3))
+    with pytest.raises(DoapError, match=r"mined\.npz: not a file of mined labels"):
+        MinedLabels.load(path, patches)
+    header = io.BytesIO()
+    description = {"descr": "<i8", "fortran_order": False, "shape": (10**11,)}
+    np.lib.format.write_array_header_1_0(header, description)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("clusters.npy", header.getvalue())
+    with pytest.raises(DoapError, match="0 of 800,000,000,000 bytes"):
+        MinedLabels.load(path, patches)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("clusters.npy", bytes(1 << 21))
+    with pytest.raises(ValueError, match="unpacks to more than 1,048,576 bytes"):
+        read_archive(path, 1 << 20)
 
 
 def test_real_patches_that_are_ignored_are_more_similar(hpatches_patches: Path) -> None:

@@ -90,6 +90,10 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a patch set": ("set.json", lambda p: change(p, format="doap patch set 1"), "format is not 'doap frame set 1'"),
     "no shards": ("set.json", lambda p: change(p, shards=[]), "an entry is missing"),
     "path outside": ("set.json", lambda p: change(p, shards=[{"file": "../x", "bytes": 1}]), "an entry is missing"),
+    "name outside": ("set.json", lambda p: change(p, sequence_names=["../x"]), "sequence_names: '../x' is not a"),
+    "photo outside": ("set.json", lambda p: change(p, photo_names=["/etc/x"]), "photo_names: '/etc/x' is not a name"),
+    "no extent": ("set.json", lambda p: change(p, extent=0.0), "extent"),
+    "an archive": ("groups.npy", lambda p: np.savez(p.open("wb"), a=np.zeros(3)), "groups.npy: not an array file"),
     "no frames": ("frames.npy", Path.unlink, "frames.npy: cannot be read"),
     "flipped frame": ("frames.npy", flip_byte, "frames.npy: checksum differs"),
     "flipped group": ("groups.npy", flip_byte, "groups.npy: checksum differs"),
@@ -140,5 +144,5 @@ def test_sources_are_stored_by_index(made: FrameSet, tmp_path: Path) -> None:
 
 def test_a_photo_that_cannot_be_decoded_is_named(made: FrameSet) -> None:
     made.encoded_photos[1] = np.frombuffer(b"not an image", np.uint8)
-    with pytest.raises(DoapError, match="south: not an image .* build the set again"):
+    with pytest.raises(DoapError, match=r"south: not an image .* build the set again"):
         made.read_photo(1)

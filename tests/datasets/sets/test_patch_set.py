@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,21 @@ def edit(folder: Path, **values: object) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
+def claim(path: Path, header: bytes) -> None:
+    """Replace the header of an array file by another text."""
+    text = header.ljust(117) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + path.read_bytes()[128:])
+
+
+def write_labels(folder: Path, name: str, value: int) -> None:
+    """Add labels to a saved set, all of one value."""
+    manifest = json.loads((folder / "set.json").read_text())
+    np.save(folder / f"label-{name}.npy", np.full(manifest["patches"], value))
+    checksum = zlib.crc32((folder / f"label-{name}.npy").read_bytes())
+    edit(folder, arrays={**manifest["arrays"], f"label-{name}": checksum}, photo_names=["one", "two"])
+
+
+HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (100000000000,), }"
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "flipped pixel": (lambda f: flip_bit(f / "patches-00001.npy", -5), r"patches-00001\.npy: checksum"),
     "truncated shard": (lambda f: os.truncate(f / "patches-00000.npy", 900), r"patches-00000\.npy: shorter"),
@@ -117,6 +133,25 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         r"set\.json: an entry is missing or of the wrong type",
     ),
     "no manifest": (lambda f: (f / "set.json").unlink(), "not a patch set"),
+    "ids of 745 GB": (lambda f: claim(f / "groups.npy", HUGE), r"groups\.npy: shorter .*: 960 of 800,000,000,000"),
+    "shard of 745 GB": (lambda f: claim(f / "patches-00000.npy", HUGE), r"patches-00000\.npy: shorter than its header"),
+    "deep header": (lambda f: claim(f / "groups.npy", b"{'descr': " + b"(" * 90), r"groups\.npy: not an array file"),
+    "header of no dictionary": (lambda f: claim(f / "groups.npy", b"{[]: 1}"), r"groups\.npy: not an array file"),
+    "shape of text": (
+        lambda f: claim(f / "patches-00000.npy", HUGE.replace(b"100000000000", b"'many'")),
+        r"patches-00000\.npy: not an array file",
+    ),
+    "negative shape": (
+        lambda f: claim(f / "groups.npy", HUGE.replace(b"100000000000", b"-1")),
+        r"groups\.npy: not an array of numbers",
+    ),
+    "an archive as ids": (
+        lambda f: np.savez((f / "groups.npy").open("wb"), a=np.zeros(3)),
+        r"groups\.npy: not an array file",
+    ),
+    "extent that is no number": (lambda f: edit(f, extent=float("nan")), r"set\.json: the extent must be"),
+    "photo outside": (lambda f: write_labels(f, "photo", 2), r"label photo must be 0\.\.1, not 2\.\.2"),
+    "negative source": (lambda f: write_labels(f, "source", -1), r"label source must be 0\.\.2, not -1\.\.-1"),
 }
 
 
@@ -129,6 +164,32 @@ def test_a_damaged_set_is_named_in_one_line(tmp_path: Path, damage: str) -> None
     with pytest.raises(DoapError, match=message) as caught:
         PatchSet.open(tmp_path / "set")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("entry", ["sequence_names", "photo_names"])
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../outside", "a/../../outside", "..", "", "two\nlines", "\x1b[31m", "caf\udce9", None, 3]
+)
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, entry: str, name: object) -> None:
+    some_set().save(tmp_path / "set")
+    edit(tmp_path / "set", **{entry: ["north", name]})
+    with pytest.raises(DoapError, match=rf"set\.json: {entry}: .* is not a name or a relative path") as caught:
+        PatchSet.open(tmp_path / "set")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["photos/a.jpg", "..two dots", "caf\u00e9", r"caf\xe9.jpg", "with: colon", "."])
+def test_relative_paths_are_names(tmp_path: Path, name: str) -> None:
+    some_set().save(tmp_path / "set")
+    edit(tmp_path / "set", sequence_names=["north", name], photo_names=[name])
+    assert PatchSet.open(tmp_path / "set").sequence_names == ["north", name]
+
+
+def test_a_set_that_could_not_be_opened_is_not_written(tmp_path: Path) -> None:
+    made = PatchSet([np.zeros((2, 8, 8), np.uint8)], [0, 1], sequence_names=["../outside"])
+    with pytest.raises(DoapError, match="is not a name"):
+        made.save(tmp_path / "set")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_path_that_is_no_set(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ sequences are always negatives.
 """
 
 import json
-import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -24,11 +23,12 @@ from torch import Tensor
 from doap.datasets.batches.resident_patches import to_device
 from doap.datasets.label_mining.hog import hog
 from doap.datasets.label_mining.k_means import k_means
-from doap.datasets.label_mining.settings import MiningSettings
+from doap.datasets.label_mining.settings import CLUSTERS, MiningSettings
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.objectives.lists import IgnoreTable
+from doap.parsing.array_files import read_archive
 from doap.parsing.json_files import parse_json
 from doap.types import Progress, no_progress
 
@@ -36,6 +36,7 @@ FORMAT = "doap mined labels 2"
 OLD_FORMAT = "doap mined labels 1"  # without the settings
 ARRAYS = {"format", "grouping", "clusters", "near", "thresholds"}
 CHUNK_SIZE = 256  # patches described per step
+SPARE_BYTES = 1 << 30  # of a file of labels, besides those of the default or expected number of clusters
 HOG_SIZE = 64  # side in pixels of the patches given to HOG
 THUMBNAIL_SIZE = 16
 PAPER = MiningSettings()
@@ -125,9 +126,12 @@ class MinedLabels:
             DoapError: If the file cannot be read, has no mined labels, belongs to another set, or was mined with other
                 settings.
         """
-        arrays = _read_arrays(path)
-        if arrays["grouping"] != _checksum(data):
+        clusters = expected.clusters if expected else CLUSTERS
+        sequences = len(np.unique(data.sequences))
+        arrays = _read_arrays(path, SPARE_BYTES + 8 * len(data) + sequences * clusters**2)
+        if arrays["grouping"].ndim or arrays["grouping"] != _checksum(data):
             raise DoapError(f"{path}: mined from another set; mine the labels of the training set")
+        _check_arrays(path, arrays, data)
         settings = _parse_settings(path, arrays)
         recorded = asdict(settings) if settings else {"clusters": arrays["near"].shape[1]}
         for name, value in recorded.items():
@@ -140,25 +144,46 @@ class MinedLabels:
         return cls(arrays["clusters"], torch.from_numpy(arrays["near"]), arrays["thresholds"], settings)
 
 
-def _read_arrays(path: Path | str) -> dict[str, NDArray[Any]]:
+def _read_arrays(path: Path | str, max_bytes: int) -> dict[str, NDArray[Any]]:
     """Read the arrays of a file of mined labels, of either format."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = read_archive(Path(path), max_bytes)
     except OSError as error:
-        raise DoapError(f"{path}: cannot be read ({error.strerror or 'not a .npz file'})") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DoapError(f"{path}: not a file of mined labels, or damaged; mine the labels again") from error
+        raise DoapError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise DoapError(f"{path}: not a file of mined labels, or damaged ({error}); mine the labels again") from error
     names = {OLD_FORMAT: ARRAYS, FORMAT: {*ARRAYS, "settings"}}
     if names.get(str(arrays.get("format"))) != set(arrays):
         raise DoapError(f"{path}: not a file of mined labels; mine the labels again")
     return arrays
 
 
+def _check_arrays(path: Path | str, arrays: dict[str, NDArray[Any]], data: GroupedSet) -> None:
+    """Check the types and shapes of mined labels, and that the cluster of each patch is one of its sequence."""
+    clusters, near, thresholds = arrays["clusters"], arrays["near"], arrays["thresholds"]
+    distinct, sequences = np.unique(data.sequences, return_inverse=True)
+    per_sequence = near.shape[-1] if near.ndim else 0
+    is_valid = (
+        (clusters.dtype.str, near.dtype.kind, thresholds.dtype.kind) == ("<i8", "b", "f")
+        and clusters.shape == (len(data),)
+        and near.shape == (len(distinct), per_sequence, per_sequence)
+        and thresholds.shape == (len(distinct),)
+        and per_sequence > 0
+        and (clusters // per_sequence == sequences.ravel()).all()
+    )
+    if not is_valid:
+        raise DoapError(f"{path}: its labels do not fit the set; it is damaged, mine the labels again")
+
+
 def _parse_settings(path: Path | str, arrays: dict[str, NDArray[Any]]) -> MiningSettings | None:
     try:
         values = parse_json(str(arrays.get("settings", "null")))
-        return None if values is None else MiningSettings(**values)
+        if values is None:
+            return None
+        settings = MiningSettings(**values)
+        if not all(isinstance(value, int | float) for value in values.values()):
+            raise TypeError("not numbers")
+        return settings
     except (TypeError, ValueError) as error:
         raise DoapError(f"{path}: its settings are damaged; mine the labels again") from error
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import DEFAULT_EXTENT
+from doap.datasets.sets.frame_set import SOURCES
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.datasets.sets.storage import (
     BLOCKS_CHECKED_ON_OPEN,
@@ -111,6 +112,11 @@ class PatchSet(GroupedSet):
         for name, ids in self.labels.items():
             if ids.shape != (count,):
                 raise DoapError(f"{name} has shape {ids.shape}, but there are {count} patches")
+        limits = {"photo": len(self.photo_names), "source": len(SOURCES)}
+        for name, limit in limits.items():
+            ids = self.labels.get(name, np.zeros(0, np.int64))
+            if limit and len(ids) and not (ids.min() >= 0 and ids.max() < limit):
+                raise DoapError(f"label {name} must be 0..{limit - 1}, not {ids.min()}..{ids.max()}")
         if self.frames is not None and self.frames.shape != (count, 2, 3):
             raise DoapError(f"frames has shape {self.frames.shape}, but there are {count} patches")
 
@@ -230,7 +236,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         {"groups", "sequences", "checksums"} <= set(manifest["arrays"])
         and all(isinstance(s, dict) and {"file", "patches"} <= set(s) for s in manifest["shards"])
         and all(Path(str(s["file"])).name == s["file"] for s in manifest["shards"])
-        and isinstance(manifest.get("photo_names", []), list)
     )
     if not well_formed:
         raise damaged_manifest(folder)

@@ -3,7 +3,6 @@
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from doap.errors import DoapError
+from doap.extents import check_extent
+from doap.files import printable
+from doap.parsing.array_files import map_array, parse_array
 from doap.parsing.json_files import read_json
 
 MANIFEST = "set.json"
 BLOCK_BYTES = 1 << 20
+NAMES = ("sequence_names", "photo_names")
 
 # Opening checks this many evenly spaced blocks: all of a set of up to 128 MiB, a sample of a larger one.
 BLOCKS_CHECKED_ON_OPEN = 128
@@ -37,6 +40,7 @@ def kind_of(folder: Path) -> str | None:
 
 def write_set(folder: Path, kind: str, arrays: Mapping[str, NDArray[Any]], entries: dict[str, Any]) -> None:
     """Write arrays as NAME.npy, and the manifest: format, `entries`, CRC-32 of each array file."""
+    _check_names(entries)
     checksums = {}
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
@@ -54,7 +58,7 @@ def read_manifest(folder: Path, kind: str, required: Mapping[str, type]) -> dict
         required: Names and types of the required entries.
 
     Raises:
-        DoapError: If the manifest is missing, is not valid, or has another format.
+        DoapError: If the manifest is missing, is not valid, or has another format, or if a name leads outside a folder.
     """
     file = folder / MANIFEST
     try:
@@ -69,10 +73,28 @@ def read_manifest(folder: Path, kind: str, required: Mapping[str, type]) -> dict
         all(isinstance(manifest.get(name), type_) for name, type_ in required.items())
         and isinstance(manifest.get("arrays"), dict)
         and all(Path(name).name == name for name in manifest["arrays"])
+        and all(isinstance(manifest.get(name, []), list) for name in NAMES)
     )
     if not well_formed:
         raise damaged_manifest(folder)
+    try:
+        check_extent(manifest["extent"])
+        _check_names(manifest)
+    except DoapError as error:
+        raise DoapError(f"{file}: {error}; the set is damaged, build it again") from error
     return manifest
+
+
+def _check_names(entries: Mapping[str, Any]) -> None:
+    """Check the names of sequences and photos, since outputs are named by them.
+
+    They are relative paths, such as those of photos below a folder, but lead to no other folder.
+    """
+    for entry in NAMES:
+        for name in entries.get(entry, []):
+            is_valid = isinstance(name, str) and printable(name) == name and name and name[0] != "/"
+            if not is_valid or ".." in name.split("/"):
+                raise DoapError(f"{entry}: {name!r} is not a name or a relative path without ..")
 
 
 def damaged_manifest(folder: Path) -> DoapError:
@@ -89,11 +111,11 @@ def read_array(folder: Path, name: str, manifest: dict[str, Any], dtype: DTypeLi
         raise damaged_manifest(folder)
     try:
         content = file.read_bytes()
-        array: NDArray[Any] = np.load(BytesIO(content), allow_pickle=False)
+        array = parse_array(content)
     except OSError as error:
-        raise DoapError(f"{file}: cannot be read ({error.strerror or 'not an array file'})") from error
-    except (ValueError, EOFError) as error:
-        raise DoapError(f"{file}: not an array file; the set is damaged, build it again") from error
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise DoapError(f"{file}: {error}; the set is damaged, build it again") from error
     if zlib.crc32(content) != manifest["arrays"][name]:
         raise DoapError(f"{file}: checksum differs from the one in {MANIFEST}; the set is damaged, build it again")
     if array.dtype != dtype or array.ndim != ndim:
@@ -111,11 +133,11 @@ def save_shard(file: Path, shard: NDArray[np.uint8]) -> list[int]:
 def map_shard(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Memory-map a shard and check its type and shape; a DoapError names the file and the error."""
     try:
-        shard: NDArray[np.uint8] = np.load(file, mmap_mode="r", allow_pickle=False)
+        shard: NDArray[np.uint8] = map_array(file)
     except OSError as error:
-        raise DoapError(f"{file}: cannot be read ({error.strerror or 'not an array file'})") from error
-    except (ValueError, EOFError) as error:
-        raise DoapError(f"{file}: shorter than its header says, or not an array file; build the set again") from error
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise DoapError(f"{file}: {error}; the set is damaged, build it again") from error
     if shard.dtype != np.uint8 or shard.shape != shape:
         raise DoapError(f"{file}: holds {shard.dtype} {shard.shape}, but {MANIFEST} says uint8 {shape}")
     return shard
