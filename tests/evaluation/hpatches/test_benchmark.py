@@ -9,6 +9,7 @@ import pytest
 import torch
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
+from PIL import Image
 
 from doap.errors import DoapError
 from doap.evaluation.harness.cache import DescriptorCache
@@ -21,7 +22,7 @@ from doap.evaluation.hpatches.tables import HEADLINES, hpatches_tables, mean_sco
 from doap.evaluation.hpatches.task_data import TASKS, open_tasks
 from doap.types import Descriptors, Progress, no_progress
 from support.figures import points, record_figures
-from support.sets.small_official_sets import make_hpatches
+from support.sets.small_official_sets import make_hpatches, make_tasks
 from support.slow_hpatches import some_codes
 
 NAMES = ("i_one", "v_two", "v_three")
@@ -62,6 +63,39 @@ def test_every_condition_is_scored_once(result: Result) -> None:
     assert result.settings["verification lists"] == "sampled, 360 pairs of each kind, seed 0"
     assert result.settings["retrieval lists"] == "sampled, 6 queries and 12 distractors, seed 0"
     json.loads(result.model_dump_json())
+
+
+@pytest.mark.parametrize("rows", [(1, 2), (1, 1, 1), (2, 1, 5, 1)])
+@pytest.mark.parametrize("flat", [(), (0,), (0, 1, 2, 3)])
+def test_small_and_flat_sequences_are_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...], flat: tuple[int, ...]
+) -> None:
+    """Sequences without a query, without a distractor, of one row, and of one grey level."""
+    monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
+    for number, count in enumerate(rows):
+        make_hpatches(tmp_path / "hpatches", (f"v_{number}",), patches=count)
+        if number in flat:
+            for file in (tmp_path / "hpatches" / f"v_{number}").iterdir():
+                Image.new("L", (65, 65 * count), 128).save(file)
+    result = HPatches(tmp_path / "hpatches").evaluate(
+        [RandomDescriptors("bits", "bits"), RandomDescriptors("vectors", "vectors")]
+    )
+    assert {score["task"] for score in result.scores} == set(result.settings["tasks"])
+    values = np.array([score["value"] for score in result.scores], np.float64)
+    assert ((values >= 0) & (values <= 100 + 1e-9)).all()
+    assert len(result.settings["tasks"]) + len(result.settings["left out"]) >= len(TASKS)
+    assert hpatches_tables(result)
+
+
+def test_short_official_lists_are_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pair of each kind, at the same distance; one query whose only distractor is of its own sequence."""
+    monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
+    folder = make_hpatches(tmp_path / "hpatches")
+    make_tasks(folder)
+    result = HPatches(folder, "full").evaluate([RandomDescriptors("bits", "bits")])
+    assert result.settings["left out"] == ["retrieval: needs distractors of other sequences"]
+    assert mean_score(result, HEADLINES["verification"], {"rule": "tie-aware"}) == pytest.approx(75)
+    assert mean_score(result, {"task": "verification", "balance": "balanced", "rule": "tie-aware"}) == 50
 
 
 def test_each_descriptor_has_its_own_scores(folder: Path, result: Result) -> None:

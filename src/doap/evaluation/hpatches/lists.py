@@ -105,6 +105,8 @@ def retrieval_lists(patches: PatchSet, folder: Path, split: str | None, seed: in
     if len(files) < len(names):
         return sample_queries(patches, seed)
     queries, distractors = map(read_retrieval_list, files)
+    if len({*queries.sequence_names, *distractors.sequence_names}) < 2:
+        return None
     return RetrievalLists(queries, distractors, f"official ({names[0]} …)")
 
 

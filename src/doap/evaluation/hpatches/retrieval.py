@@ -53,7 +53,7 @@ def retrieval(codes: Tensor, patches: PatchSet, lists: RetrievalLists, progress:
     distractor_sequences = np.array(lists.distractors.sequence_names)[lists.distractors.sequences]
     totals = np.zeros((len(RULES), len(pools), len(NOISES) - 1))
     done = 0
-    for name in names:
+    for name in names[np.isin(names, query_sequences)]:  # some sequences may have no query
         others = to_vectors(_take(codes, distractors[distractor_sequences != name]))
         own = np.flatnonzero(query_sequences == name)
         for chunk in np.split(own, range(CHUNK_SIZE, len(own), CHUNK_SIZE)):

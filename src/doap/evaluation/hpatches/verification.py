@@ -49,7 +49,7 @@ def evaluate_pairs(negative: Tensor, positive: Tensor, equal_within: float) -> d
     """Compute ROC area and AP from the distances of (M,) negative and (P,) positive pairs, by balance and rule."""
     ranks = tie_ranks(torch.cat([negative, positive]), equal_within).astype(np.float64)
     same = np.arange(len(ranks)) >= len(negative)
-    imbalanced = len(negative) + len(positive) // 5
+    imbalanced = len(negative) + max(1, len(positive) // 5)
     return {
         ("balanced", "official"): official_roc_area(ranks, same),
         ("balanced", "tie-aware"): roc_area(*roc(ranks, same)),
