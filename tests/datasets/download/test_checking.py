@@ -107,6 +107,15 @@ def cut(path: str, keep: float = 0.5) -> Callable[[Path], None]:
     return damage
 
 
+def flip(path: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        content = bytearray((folder / path).read_bytes())
+        content[-20] ^= 255
+        (folder / path).write_bytes(content)
+
+    return damage
+
+
 def without(path: str) -> Callable[[Path], None]:
     return lambda folder: (folder / path).unlink()
 
@@ -141,7 +150,8 @@ DAMAGES: list[tuple[str, Callable[[Path], None], str]] = [
         words("patch_retrieval_Rome_test.mat"),
         "patch_retrieval_Rome_test.mat: missing, or not a readable MATLAB file",
     ),
-    ("rome", cut("patch_retrieval_Rome_test.mat", 0.9), "cannot be decoded"),
+    ("rome", cut("patch_retrieval_Rome_test.mat", 0.9), "not a readable MATLAB file (truncated: "),
+    ("rome", flip("patch_retrieval_Rome_test.mat"), "patch_retrieval_Rome_test.mat: damaged, cannot be decoded"),
     ("oxford", without("wall/img6.ppm"), "wall: no images named img6"),
     ("oxford", without("wall/H1to6p"), "wall/H1to6p: missing or empty"),
     ("oxford", cut("wall/H1to6p", 0), "wall/H1to6p: missing or empty"),

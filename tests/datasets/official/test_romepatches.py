@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -88,6 +89,12 @@ def write_truncated_mat73(file: Path) -> None:
     os.truncate(file, 9000)
 
 
+def write_empty_mat73(file: Path) -> None:
+    """Write a file of some kilobytes whose patches take 3.1 GB."""
+    with h5py.File(file, "w") as store:
+        store.create_dataset("patches", (51, 51, 3, 400_000), "u1", chunks=(51, 51, 3, 10))
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no labels": (lambda f: (f / LABELS).unlink(), f"{LABELS}: no such file"),
     "truncated": (lambda f: os.truncate(f / PATCHES, 4000), f"{PATCHES}: not a MATLAB file, or damaged"),
@@ -114,6 +121,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no labels inside": (lambda f: write_mat5(f / LABELS, a=np.zeros((1, 6))), f"{LABELS}: needs labels_gt"),
     "undefined labels": (lambda f: write_mat5(f / LABELS, a=np.full((1, 60), np.nan)), f"{LABELS}: a holds fractions"),
+    "labels out of range": (
+        lambda f: write_mat5(f / LABELS, a=np.linspace(0, 1e300, 60)[None].round()),
+        f"{LABELS}: a holds 0 to 1e\\+300, too large",
+    ),
+    "claims of gigabytes": (lambda f: write_empty_mat73(f / PATCHES), f"{PATCHES}: .* claims 3,121,200,000 bytes"),
     "truncated 7.3": (
         lambda f: write_truncated_mat73(f / PATCHES),
         f"{PATCHES}: not a MATLAB file, or damaged",

@@ -23,13 +23,10 @@ from doap.datasets.official import hpatches, phototour, romepatches
 from doap.errors import DoapError
 from doap.images.reading import PHOTO_SUFFIXES, open_image, read_grey
 from doap.parsing.json_files import read_json
+from doap.parsing.matlab_files import read_arrays, read_shapes
 from doap.types import Grey, Progress, no_progress
 
 OXFORD_SEQUENCES = ("bark", "bikes", "boat", "graf", "leuven", "trees", "ubc", "wall")
-MAX_ARRAY_ENTRIES = 1 << 30
-NUMERIC_MATLAB_CLASSES = frozenset(
-    {"double", "single", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
-)
 
 
 @dataclass(frozen=True)
@@ -223,36 +220,18 @@ def _read_image(folder: Path, path: Path) -> Grey:
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the numeric arrays in a .mat file, by name."""
-    import h5py  # optional dependency, only for RomePatches
-    from scipy.io import whosmat
-
-    def is_numeric(item: object) -> bool:
-        return isinstance(item, h5py.Dataset) and item.dtype.kind in "uif"
-
     try:
-        if h5py.is_hdf5(path):
-            with h5py.File(path) as file:
-                shapes = {name: item.shape[::-1] for name, item in file.items() if is_numeric(item)}
-        else:
-            shapes = {name: shape for name, shape, kind in whosmat(path) if kind in NUMERIC_MATLAB_CLASSES}
-    except Exception as error:  # damaged files cause all kinds of exceptions in both readers
-        raise DoapError(f"{path.name}: missing, or not a readable MATLAB file") from error
-    if any(np.prod(shape, dtype=float) > MAX_ARRAY_ENTRIES for shape in shapes.values()):
-        raise DoapError(f"{path.name}: claims more than {MAX_ARRAY_ENTRIES:,} numbers, which is refused")
-    return shapes
+        return read_shapes(path, romepatches.MAX_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DoapError(f"{path.name}: missing, or not a readable MATLAB file ({reason})") from error
 
 
 def _arrays(path: Path) -> Iterator[NDArray[Any]]:
     """Yield the numeric arrays of a .mat file, ordered by name, with MATLAB's axes."""
-    import h5py
-    from scipy.io import loadmat
-
     try:
-        for name in sorted(_shapes(path)):
-            if h5py.is_hdf5(path):
-                with h5py.File(path) as file:
-                    yield np.asarray(file[name]).T
-            else:
-                yield loadmat(path, variable_names=[name])[name]
-    except Exception as error:  # see above
+        arrays = read_arrays(path, romepatches.MAX_BYTES)
+    except (OSError, ValueError) as error:
         raise DoapError(f"{path.name}: damaged, cannot be decoded") from error
+    for name in sorted(arrays):
+        yield arrays[name]

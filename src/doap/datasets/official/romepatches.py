@@ -11,8 +11,7 @@ files themselves were not available. It is assumed that the colours are red, gre
 length 51 is vertical.
 
 Other layouts are recognised by shape: one variable with two axes of length 51, one of length N, and optionally one of
-length 1 or 3 for colour; one variable of N integers as groups. MATLAB files of version 5 to 7.2 are read with SciPy,
-those of version 7.3 with h5py, which reverses the axes of a MATLAB array.
+length 1 or 3 for colour; one variable of N integers as groups.
 """
 
 from pathlib import Path
@@ -25,9 +24,12 @@ from PIL import Image
 from doap.datasets.sets.writer import write_patch_set
 from doap.errors import DoapError
 from doap.images.reading import to_grey
+from doap.parsing.matlab_files import read_arrays
 from doap.types import Progress, no_progress
 
 SIZE = 51
+MAX_BYTES = 1 << 30  # of the arrays of a file: patches of a half as float64 take 0.6 GB
+MAX_INTEGER = 1 << 53  # that a float64 holds exactly
 TRAIN, TEST = HALVES = ("train", "test")
 
 Variables = dict[str, NDArray[Any]]
@@ -92,22 +94,15 @@ def write_romepatches(folder: Path, half: str, patches: NDArray[np.uint8], group
 
 
 def read_mat(file: Path) -> Variables:
-    """Read the numeric variables of a MATLAB file of any version, with MATLAB's order of axes."""
-    import h5py
-    from scipy.io import loadmat
-
+    """Read the numeric variables of a MATLAB file of version 5 to 7.3, with MATLAB's order of axes."""
     if not file.is_file():
         raise DoapError(f"{file}: no such file; get the official data again")
     try:
-        if h5py.is_hdf5(file):
-            with h5py.File(file, "r") as store:
-                variables = {name: item[()].T for name, item in store.items() if isinstance(item, h5py.Dataset)}
-        else:
-            variables = loadmat(str(file), appendmat=False)
-    except Exception as error:  # damaged files cause all kinds of exceptions in both readers
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DoapError(f"{file}: not a MATLAB file, or damaged ({reason}); get the official data again") from error
-    return {k: v for k, v in variables.items() if isinstance(v, np.ndarray) and v.dtype.kind in "biuf"}
+        return read_arrays(file, MAX_BYTES)
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror}); get the official data again") from error
+    except ValueError as error:
+        raise DoapError(f"{file}: not a MATLAB file, or damaged ({error}); get the official data again") from error
 
 
 def find_patches(variables: Variables, file: Path) -> NDArray[np.uint8]:
@@ -176,4 +171,6 @@ def _to_bytes(values: NDArray[Any], name: str, file: Path) -> NDArray[np.uint8]:
 def _to_integers(values: NDArray[Any], name: str, file: Path) -> NDArray[np.int64]:
     if not (np.isfinite(values).all() and (values == np.round(values)).all()):
         raise DoapError(f"{file}: {name} holds fractions or undefined values, but must hold integers")
+    if values.size and max(-float(values.min()), float(values.max())) > MAX_INTEGER:
+        raise DoapError(f"{file}: {name} holds {values.min():g} to {values.max():g}, too large for integers")
     return values.astype(np.int64)
