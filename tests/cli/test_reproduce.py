@@ -43,9 +43,9 @@ def test_everything_is_reproduced_quickly_killed_twice_and_continued(
     doap: Doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
-    make_data_folder(tmp_path / "data")
+    make_data_folder(tmp_path / "data", points=25, patches=8)
     out = tmp_path / "out"
-    words = ["reproduce", "all", "--data", "data", "-o", "out", "--quick", "--device", "cpu"]
+    words = ["reproduce", "all", "--data", "data", "-o", "out", "--quick", "--set", "width=2", "--device", "cpu"]
     start_and_kill([*words, "--jobs", "2"], lambda: len(finished_runs(out)) > 3)
     before = finished_runs(out)
     start_and_kill(words, lambda: (out / "quick" / "results" / "phototour.json").exists())

@@ -41,7 +41,7 @@ def sets(tmp_path: Path, photo: Grey) -> Path:
     (tmp_path / "study.yaml").write_text(FILE)
     for name, half in {"train": photo[:, :256], "val": photo[:, 256:]}.items():
         halves = [(f"{name}{number}", part) for number, part in enumerate((half[:256], half[256:]))]
-        frame_set_from_photos(halves, lambda image: detect_dog(image, 60)).save(tmp_path / name)
+        frame_set_from_photos(halves, lambda image: detect_dog(image, 30)).save(tmp_path / name)
     write_sequence(tmp_path / "pairs" / "a", 0)
     return tmp_path
 

@@ -67,7 +67,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("options", [("--workers", 2), ("--workers", 3), ("--workers", 2, "--engine", "ray")])
+@pytest.mark.parametrize("options", [("--workers", 3), ("--workers", 2, "--engine", "ray")])
 def test_the_bytes_do_not_depend_on_the_engine(base: Path, tmp_path: Path, options: tuple[object, ...]) -> None:
     features, matches = tmp_path / "f.h5", tmp_path / "m.h5"
     assert "20 of 20 images described" in doap("describe", base / "many", "-o", features, *MODEL, *options)

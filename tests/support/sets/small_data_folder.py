@@ -13,11 +13,11 @@ TRAIN = ("i_one", "v_london", "v_two")
 TEST = ("i_three", "v_four")
 
 
-def make_data_folder(folder: Path) -> Path:
+def make_data_folder(folder: Path, points: int = 50, patches: int = 12) -> Path:
     """Write every data set of the paper: three scenes, five sequences with a split, both halves, Oxford."""
     for number, scene in enumerate(SCENES):
-        learnable_phototour(folder / f"phototour-{scene}", points=50, pairs=60, seed=number)
-    make_hpatches(folder / "hpatches", (*TRAIN, *TEST), patches=12)
+        learnable_phototour(folder / f"phototour-{scene}", points=points, pairs=60, seed=number)
+    make_hpatches(folder / "hpatches", (*TRAIN, *TEST), patches)
     (folder / "hpatches-tasks").mkdir()
     split = {"a": {"name": "a", "train": TRAIN, "test": TEST}}
     (folder / "hpatches-tasks" / "splits.json").write_text(json.dumps(split))
