@@ -1,11 +1,24 @@
+import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from doap.errors import DoapError
-from doap.files import atomic_file, atomic_folder, make_folder, write_text
+from doap.files import (
+    atomic_file,
+    atomic_folder,
+    check_figure_format,
+    check_output,
+    make_folder,
+    printable,
+    write_figure,
+    write_text,
+)
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -114,3 +127,82 @@ def test_content_is_restored_if_a_process_was_killed_while_it_replaced_it(tmp_pa
         pass
     assert (target / "before").read_text() == "whole"
     assert list(tmp_path.iterdir()) == [target]
+
+
+LONGEST = {"ascii": "a" * 251 + ".txt", "letters of two bytes": "ü" * 125 + "a.txt", "suffix": "a." + "b" * 253}
+
+
+@pytest.mark.parametrize("name", LONGEST.values(), ids=LONGEST)
+def test_the_longest_names_can_be_written(tmp_path: Path, name: str) -> None:
+    assert len(os.fsencode(name)) == 255
+    write_text(tmp_path / name, "text")
+    with atomic_folder(tmp_path / "below" / name) as folder:
+        (folder / "part").write_text("part")
+    assert {path.name for path in tmp_path.iterdir()} == {name, "below"}
+    assert (tmp_path / "below" / name / "part").read_text() == "part"
+
+
+def test_leftovers_of_another_long_name_are_kept(tmp_path: Path) -> None:
+    first, second = ("a" * 250 + str(number) for number in range(2))
+    leftover = kill_while_writing(tmp_path / first, "half")
+    with atomic_folder(tmp_path / second):
+        pass
+    assert leftover.exists()
+    with atomic_folder(tmp_path / first):
+        pass
+    assert not leftover.exists()
+
+
+def test_errors_of_writing_name_the_file(tmp_path: Path) -> None:
+    target = tmp_path / "result.npy"
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limit[1]))  # as a full disk, writing fails without a name
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/result\.npy'"):
+            write_text(target, "x" * (1 << 17))
+        with pytest.raises(OSError, match=r"'.*/result\.npy'"), atomic_file(target) as temporary:
+            np.save(temporary, np.zeros(1 << 17, np.uint8))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    with pytest.raises(FileNotFoundError, match=r"/result\.npy'"), atomic_file(target) as temporary:
+        temporary.unlink()
+    with pytest.raises(FileNotFoundError, match="other"), atomic_file(target):
+        (tmp_path / "other").read_text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_are_checked_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path, message in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "file" / "below" / "a.png", "file is a file, not a folder"),
+        (tmp_path / ("a" * 252 + ".png"), "more than 255 bytes"),
+        (Path("/proc/a.png"), "cannot be written to /proc"),
+    ):
+        with pytest.raises(DoapError, match=message):
+            check_output(path)
+    check_output(tmp_path / "file")
+    check_figure_format(tmp_path / "new" / "deep" / "a.png")
+    with pytest.raises(DoapError, match="is a file, not a folder"):
+        check_figure_format(tmp_path / "file" / "a.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_names_in_figures_may_have_dollar_signs(tmp_path: Path, suffix: str) -> None:
+    name = r"$\wrong{ of $5 $$"
+    figure = Figure(layout="constrained")
+    axes = figure.subplots()
+    axes.plot([1, 2], label=name)
+    axes.set_xticks([0, 1], [name, name])
+    axes.set_title(name)
+    axes.annotate(name, (0, 1))
+    axes.legend(title=name)
+    figure.suptitle(name)
+    write_figure(figure, tmp_path / f"figure.{suffix}")
+    assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000
+
+
+def test_names_are_escaped_for_terminals() -> None:
+    name = "a\nb\x1b[31m\x7f\x9bc\u2028\udcff é$.jpg"
+    assert printable(name) == r"a\x0ab\x1b[31m\x7f\u009bc\u2028\xff é$.jpg"

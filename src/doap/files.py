@@ -3,7 +3,9 @@
 An output appears under its final name only when it is complete.
 """
 
+import errno
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".tmp"  # suffixes of the folders of `atomic_folder`: what is written, and what it replaces
 OLD = ".old"
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+MAX_NAME = 255  # bytes of a name in common file systems
+MAX_STEM = 180  # bytes of a target's name that its temporary name repeats
+MAX_SUFFIX = 16  # bytes; a longer one is no file format
 
 
 @contextmanager
@@ -28,18 +33,45 @@ def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `target`, and rename it to `target` when the block succeeds.
 
     The temporary name keeps the suffix, because many writers choose the format by it.
+
+    Raises:
+        OSError: If the file cannot be written, such as on a full disk; it names the target.
     """
     make_folder(target.parent)
-    handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    suffix = target.suffix if len(os.fsencode(target.suffix)) <= MAX_SUFFIX else ""
+    with _naming(target):
+        handle, name = tempfile.mkstemp(prefix=_temporary_prefix(target.stem), suffix=suffix, dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _flush_to_disk(temporary)
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """Name the target in errors that name its temporary file, or none: those of writing to an open file."""
     try:
-        yield temporary
-        _flush_to_disk(temporary)
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        if type(error) is OSError and error.errno is None:  # NumPy's error of a full disk
+            raise OSError(errno.EIO, str(error), str(target)) from error
+        prefix = str(target.with_name(_temporary_prefix(target.stem)))
+        if error.errno is not None and (error.filename is None or str(error.filename).startswith(prefix)):
+            error.filename = str(target)
+        raise
+
+
+def _temporary_prefix(name: str) -> str:
+    """Return the first part of temporary names, `.NAME-`; of a long name, its start and a digest of all of it."""
+    encoded = os.fsencode(name)
+    if len(encoded) > MAX_STEM:
+        name = encoded[:MAX_STEM].decode("utf-8", "ignore") + hashlib.sha256(encoded).hexdigest()[:16]
+    return f".{name}-"
 
 
 @contextmanager
@@ -79,7 +111,7 @@ def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
 def _make_locked_folder(target: Path) -> tuple[Path, int]:
     """Create a temporary folder and lock it; the system frees the lock when the process ends, however it ends."""
     while True:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", suffix=TEMPORARY, dir=target.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=_temporary_prefix(target.name), suffix=TEMPORARY, dir=target.parent))
         handle = os.open(temporary, os.O_RDONLY)
         try:
             # Shared, since a network file system grants no exclusive lock of a folder: no other process gets one there.
@@ -99,7 +131,8 @@ def _remove_leftovers(target: Path) -> None:
 
     If a process was killed while it replaced the target, the previous content becomes the target again.
     """
-    names = re.compile(rf"\.{re.escape(target.name)}-[a-z0-9_]{{8}}(?={re.escape(TEMPORARY)}$|{re.escape(OLD)}$)")
+    prefix = re.escape(_temporary_prefix(target.name))
+    names = re.compile(rf"{prefix}[a-z0-9_]{{8}}(?={re.escape(TEMPORARY)}$|{re.escape(OLD)}$)")
     try:
         stems = {match[0] for path in target.parent.iterdir() if (match := names.match(path.name))}
     except OSError:  # no such folder yet
@@ -149,6 +182,25 @@ def make_folder(path: Path) -> Path:
     return path
 
 
+def check_output(path: Path) -> None:
+    """Check that a file can be written, before the work for it is done; nothing remains of the check.
+
+    Raises:
+        DoapError: If it is a folder, its name is too long, or its folder cannot be written to or created.
+    """
+    if any(len(os.fsencode(name)) > MAX_NAME for name in path.parts):
+        raise DoapError(f"{path}: a name with more than {MAX_NAME} bytes; choose another path")
+    if path.is_dir():
+        raise DoapError(f"{path}: is a folder, not a file; choose another path")
+    existing = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    if not existing.is_dir():
+        raise DoapError(f"{path}: {existing} is a file, not a folder; choose another path")
+    try:
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        raise DoapError(f"{path}: cannot be written to {existing} ({error.strerror}); choose another path") from error
+
+
 def cache_root() -> Path:
     """Return the folder of files that can be recomputed: the environment variable DOAP_CACHE, or ~/.cache/doap."""
     folder = os.environ.get("DOAP_CACHE")
@@ -162,9 +214,10 @@ def write_text(target: Path, text: str) -> None:
 
 
 def printable(name: str) -> str:
-    r"""Escape the control characters of a name, and its bytes that are not UTF-8 (`\xff`), so that it can be stored.
+    r"""Escape the control characters of a name, and its bytes that are not UTF-8 (`\xff`).
 
-    Python represents such bytes of a file name by surrogates, which cannot be encoded.
+    The result can be stored, and does nothing to a terminal. Python represents such bytes of a file name by surrogates,
+    which cannot be encoded.
     """
     return UNPRINTABLE.sub(lambda match: _escape(ord(match[0])), name)
 
@@ -186,17 +239,27 @@ def _umask() -> int:
 
 
 def check_figure_format(path: Path) -> None:
-    """Check that figures can be written in the format of `path`, before the work for the figure is done.
+    """Check that figures can be written to `path` and in its format, before the work for the figure is done.
 
     Raises:
-        DoapError: For an unknown suffix.
+        DoapError: For an unknown suffix, or a path that cannot be written.
     """
     if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf", ".svg"):
         raise DoapError(f"{path}: figures are written as .png, .jpg, .pdf or .svg")
+    check_output(path)
 
 
 def write_figure(figure: "Figure", path: Path, dpi: int = 110) -> None:
-    """Write a Matplotlib figure atomically; the suffix selects the format."""
+    """Write a Matplotlib figure atomically; the suffix selects the format.
+
+    Texts in it are never formulas: names of models and files may have dollar signs.
+    """
+    import matplotlib
+    from matplotlib.text import Text
+
     check_figure_format(path)
-    with atomic_file(path) as temporary:
+    with atomic_file(path) as temporary, matplotlib.rc_context({"text.parse_math": False}):
+        for text in figure.findobj(Text):
+            assert isinstance(text, Text)
+            text.set_parse_math(False)
         figure.savefig(temporary, dpi=dpi)

@@ -82,6 +82,28 @@ def test_two_images_are_matched_without_a_picture(doap: Doap, photos: Path) -> N
     assert {report["verified"], *(match["verified"] for match in report["matches"])} == {None}
 
 
+def test_nothing_is_written_if_one_of_the_outputs_cannot_be(doap: Doap, photos: Path) -> None:
+    images = photos / "a" / "x.png", photos / "b b" / "x.png"
+    for places in (("m.png", images[0] / "m.json"), (images[0] / "m.png", "m.json")):
+        status, _, errors = doap("match", *images, "-o", places[0], "--json", places[1], *MODEL[:2])
+        assert (status, errors.count("\n")) == (1, 1)
+        assert "is a file, not a folder" in errors
+        assert list(Path().glob("m.*")) == []
+
+
+def test_names_reach_the_terminal_without_control_characters(doap: Doap, photos: Path) -> None:
+    hostile = photos / "a\nb\x1b[31m.png"
+    (photos / "a" / "x.png").rename(hostile)
+    options = ("-o", "c\nd\x1b[0m\udcff.png", *MODEL[:4])
+    status, shown, errors = doap("match", hostile, photos / "b b" / "x.png", *options)
+    assert (status, errors) == (0, "")
+    assert shown.endswith("drawn in c\\x0ad\\x1b[0m\\xff.png\n")
+    hostile.write_text("words")
+    status, _, errors = doap("match", hostile, hostile, *options)
+    assert (status, errors.count("\n"), "\x1b" in errors) == (1, 1, False)
+    assert "a\\x0ab\\x1b[31m.png: not an image" in errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -22,18 +22,16 @@ tables = Console(width=max(160, console.width))  # wide enough that no name or n
 
 
 def say(line: str, style: str = "") -> None:
-    """Print a line without markup or line breaks, so that paths and numbers can be searched for."""
-    console.print(_printable(line), style=style, markup=False, highlight=False, soft_wrap=True)
+    """Print a line without markup or line breaks, so that paths and numbers can be searched for.
+
+    Control characters, which names of files may have, are escaped.
+    """
+    console.print(printable(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def say_error(line: str) -> None:
     """Print an error as one line on standard error."""
-    errors.print(f"doap: {_printable(line)}", style="red", markup=False, highlight=False, soft_wrap=True)
-
-
-def _printable(text: str) -> str:
-    """Escape what a terminal cannot print, or would execute, such as in names of files."""
-    return "\n".join(map(printable, text.split("\n")))
+    errors.print(f"doap: {printable(line)}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def say_overlaps() -> None:
@@ -85,7 +83,7 @@ def series_bar() -> Iterator[tuple["TrainingBar", Callable[[str, "Status"], None
             nonlocal phase
             if phase != (name, status.preparation):  # a preparation has its own time left, and so has each run
                 phase = name, status.preparation
-                bar.reset(task, description=name, status="")
+                bar.reset(task, description=printable(name), status="")
             bar.update(task, completed=status.done, status=status_text(status))
 
         yield bar, progress

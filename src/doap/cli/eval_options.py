@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doap.cli.console import choose_device, say, step_bar, tables
+from doap.files import printable
 
 if TYPE_CHECKING:
     from doap.evaluation.harness.benchmark import Benchmark
@@ -37,7 +38,7 @@ class Outputs:
     """Files to write a result to; None writes nothing.
 
     Raises:
-        DoapError: If a figure cannot be written in the format of its name; before any work is done.
+        DoapError: If one of them cannot be written; before any work is done.
     """
 
     json: Path | None
@@ -45,8 +46,10 @@ class Outputs:
     figure: Path | None
 
     def __post_init__(self) -> None:
-        from doap.files import check_figure_format
+        from doap.files import check_figure_format, check_output
 
+        for path in filter(None, (self.json, self.csv)):
+            check_output(path)
         if self.figure:
             check_figure_format(self.figure)
 
@@ -95,12 +98,14 @@ def run_benchmark(benchmark: "Benchmark", methods: "Sequence[Method]", outputs: 
 def print_table(table: "Table") -> None:
     """Print a table, its note, and the sources of its quoted rows, which are marked."""
     from rich.table import Table as RichTable
+    from rich.text import Text  # without markup, which a name may resemble
 
     rich_table = RichTable(title=table.title or None, title_justify="left", header_style="bold")
     for index, column in enumerate(table.columns):
-        rich_table.add_column(column, justify="left" if index < table.text_columns else "right")
+        rich_table.add_column(Text(printable(column)), justify="left" if index < table.text_columns else "right")
     for row in table.rows:
-        rich_table.add_row(f"{row.cells[0]}†" if row.quoted else row.cells[0], *row.cells[1:])
+        cells = [f"{row.cells[0]}†" if row.quoted else row.cells[0], *row.cells[1:]]
+        rich_table.add_row(*(Text(printable(cell)) for cell in cells))
     tables.print(rich_table)
     if table.note:
         say(table.note)

@@ -80,7 +80,7 @@ def main() -> None:
         _exit_with(line)
     except OSError as error:  # a full disk, a folder without permission
         location = f"{error.filename}: " if error.filename else ""
-        _exit_with(f"{location}{error.strerror}")
+        _exit_with(f"{location}{error.strerror or error}")
 
 
 def _exit_with(line: str) -> None:

@@ -40,10 +40,10 @@ def match_two(
     """Match two images or their saved features; draw and write the matches, and print their number.
 
     Raises:
-        DoapError: If a file cannot be read, or a picture is asked for where an image is missing.
+        DoapError: If a file cannot be read or written, or a picture is asked for where an image is missing.
     """
     from doap.features.drawing import check_picture_format
-    from doap.files import write_text
+    from doap.files import check_output, write_text
 
     has_images = all(path.suffix != ARCHIVE for path in paths)
     if not has_images and output is not None and figure:
@@ -52,6 +52,8 @@ def match_two(
     is_drawn = figure and has_images
     if is_drawn:
         check_picture_format(picture)
+    if json_file:
+        check_output(json_file)
     with errors.status("detecting, describing, matching"):
         first, second = _features(paths, describing)
         matches = settings.match(first, second)

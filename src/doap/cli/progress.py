@@ -73,8 +73,13 @@ class CountingBar(ProgressBar):
     """Progress of countable work."""
 
     def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        super().__init__(console, *columns)
+        super().__init__(
+            console,
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
 
 
 class TrainingBar(ProgressBar):
@@ -83,7 +88,7 @@ class TrainingBar(ProgressBar):
     def __init__(self, console: Console) -> None:
         super().__init__(
             console,
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[status]}"),
             TimeElapsedColumn(),

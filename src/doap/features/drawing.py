@@ -11,7 +11,7 @@ from torch import Tensor
 
 from doap.errors import DoapError
 from doap.features.image_input import ImageLike, read_image, shrink_image
-from doap.files import atomic_file
+from doap.files import atomic_file, check_output, printable
 from doap.types import Frames, Grey
 
 Points = NDArray[np.floating]
@@ -34,9 +34,10 @@ SUBPIXEL_BITS = 4  # OpenCV's fixed-point coordinates
 
 
 def check_picture_format(path: Path) -> None:
-    """Raise a `DoapError` if `draw_matches` cannot write this file format."""
+    """Raise a `DoapError` if `draw_matches` cannot write this file, or not in its format."""
     if path.suffix.lower() not in FORMATS:
         raise DoapError(f"{path}: figures are written as .png, .jpg or .pdf")
+    check_output(path)
 
 
 def draw_matches(
@@ -228,6 +229,7 @@ def _rainbow(values: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 def _write_title(picture: Picture, title: str) -> Picture:
     """Write a line of text at the top left, in a size that fits; longer text is cut off."""
+    title = printable(title)
     canvas = Image.fromarray(picture)
     draw, width = ImageDraw.Draw(canvas), picture.shape[1] - 2 * GAP
     fonts = [ImageFont.load_default(size) for size in TITLE_SIZES]
