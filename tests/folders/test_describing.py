@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +20,7 @@ from doap.folders import DescribeSettings, FeatureCollection, describe_folder
 from doap.folders.image_tasks import Failure, ImageFile, ImageTask, describe_images, describe_task
 from doap.images.reading import read_grey
 from doap.networks.registry import load
-from folders.conftest import SETTINGS, open_in_process
+from folders.conftest import SETTINGS, InProcess, Result, Task, open_in_process
 
 NAMES = ["a.png", "b c/a.png", "b c/ü.png", "d/e/x.jpg", "d/y.jpg"]
 
@@ -172,6 +174,55 @@ def test_bad_images_are_listed_and_others_described(photos: Path, tmp_path: Path
     (photos / "a.png").write_text("words")  # features of an image that became unreadable are not kept
     assert len(describe_folder(photos, tmp_path / "f.h5", SETTINGS, workers=1).failures) == 3
     assert "a.png" not in FeatureCollection(tmp_path / "f.h5").names
+
+
+@pytest.mark.parametrize("output", ["f", "f.h5"])
+def test_a_name_too_long_for_the_output_fails_alone(photos: Path, tmp_path: Path, output: str) -> None:
+    names = ["x" * length + ".png" for length in (245, 251)]  # an archive has four more bytes
+    for name in names:
+        shutil.copy(photos / "a.png", photos / name)
+    (tmp_path / "masks").mkdir()
+    summary = describe_folder(photos, tmp_path / output, SETTINGS, masks=tmp_path / "masks")
+    assert (summary.described, len(summary.failures)) == (6, 1)
+    assert summary.failures[0].startswith(f"{names[1]}: this name is too long")
+    assert FeatureCollection(tmp_path / output).names == sorted([*NAMES, names[0]])
+    (photos / names[1]).write_text("words")
+    assert len(describe_folder(photos, tmp_path / output, SETTINGS).failures) == 1
+
+
+def test_control_characters_of_names_are_escaped(photos: Path, tmp_path: Path) -> None:
+    (photos / "a\nb\x1b[31m.jpg").write_text("words")
+    (line,) = describe_folder(photos, tmp_path / "f", SETTINGS).failures
+    assert line.startswith(rf"{photos}/a\x0ab\x1b[31m.jpg: not an image")
+
+
+class CrashingEngine(InProcess):
+    """Engine whose workers die of an image called crash.png."""
+
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        look_ahead: int | None = None,
+        died: Callable[[Task], Result] | None = None,
+    ) -> Iterator[Result]:
+        """Run the tasks one after another."""
+        assert look_ahead is None
+        assert died is not None
+        for task in tasks:
+            yield died(task) if "crash.png" in str(task) else function(task)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_an_image_that_ends_its_worker_is_named(photos: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    monkeypatch.setattr("doap.folders.image_tasks.DEVICE_BATCH", batch)
+    monkeypatch.setattr("doap.folders.image_tasks.load_model", lambda settings, _: load(settings.model))
+    paths = [photos / name for name in ("a.png", "crash.png", "b c/a.png", "d/y.jpg", "d/e/x.jpg")]
+    files = [ImageFile(path, None) for path in paths]
+    outcomes = list(describe_images(CrashingEngine(), files, SETTINGS, "a GPU"))
+    assert [isinstance(outcome, Failure) for outcome in outcomes] == [False, True, False, False, False]
+    assert isinstance(outcomes[1], Failure)
+    assert outcomes[1].line.startswith(f"{paths[1]}: describing it ends the process")
 
 
 def test_masks_leave_keypoints_out_and_change_the_stamp(photos: Path, tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ def test_a_task_that_always_kills_its_worker_is_named(tmp_path: Path) -> None:
         with pytest.raises(DoapError, match=r"task 1 of run_chore .*died 3 times"):
             next(results)
         assert list(engine.map(engine_tasks.square, range(4))) == [0, 1, 4, 9]
+        chores = [Chore(n, tmp_path, kills=9 if n == 3 else 0) for n in range(2, 6)]
+        assert list(engine.map(engine_tasks.run_chore, chores, died=lambda chore: -chore.number)) == [2, -3, 4, 5]
 
 
 SCRIPT = """

@@ -1,11 +1,12 @@
 """Images of a folder to features on disk, by all cores or a GPU."""
 
+import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from doap.errors import DoapError
-from doap.folders.feature_store import FeatureStore, feature_store
+from doap.folders.feature_store import FeatureStore, LongNameError, feature_store
 from doap.folders.image_tasks import DEVICE_WORKERS, Failure, ImageFile, Outcome, describe_images, start_loading
 from doap.folders.images import find_images
 from doap.folders.settings import DescribeSettings, file_stamp
@@ -119,7 +120,11 @@ def _store(store: FeatureStore, entry: _Entry, outcome: Outcome, summary: Descri
         summary.failures.append(outcome.line)
         store.remove(entry.name)
         return
-    store.save(entry.name, {**outcome, "stamp": entry.stamp})
+    try:
+        store.save(entry.name, {**outcome, "stamp": entry.stamp})
+    except LongNameError as error:
+        summary.failures.append(str(error))
+        return
     summary.described += 1
     if not len(outcome["frames"]):
         summary.without_keypoints.append(entry.name)
@@ -133,4 +138,4 @@ def _check_masks(folder: Path) -> Path:
 
 def _find_mask(folder: Path | None, name: str) -> Path | None:
     path = folder / f"{name}.png" if folder else None
-    return path if path and path.is_file() else None
+    return path if path and os.path.lexists(path) and path.is_file() else None  # a name may be too long for is_file

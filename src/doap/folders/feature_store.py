@@ -4,7 +4,9 @@ A folder holds one archive NAME.npz per image, and `collection.json` with the se
 folder: finished images are kept in a hidden folder beside it, and packed into the file at the end.
 """
 
+import errno
 import json
+import os
 import re
 import shutil
 import zipfile
@@ -28,6 +30,10 @@ Record = dict[str, Any]
 """Entries of the features of one image; see `doap.features.storage`."""
 
 
+class LongNameError(DoapError):
+    """The name of an image is too long for the file system of the output."""
+
+
 class FeatureStore(Protocol):
     """Output of `describe_folder`."""
 
@@ -42,7 +48,12 @@ class FeatureStore(Protocol):
         """Return the stamp of the features of an image; None if there are none or they are damaged."""
 
     def save(self, name: str, record: Record) -> None:
-        """Store the features of an image."""
+        """Store the features of an image.
+
+        Raises:
+            LongNameError: If its name is too long.
+            DoapError: If the output cannot be written.
+        """
 
     def remove(self, name: str) -> None:
         """Remove the features of an image, if there are any."""
@@ -122,11 +133,14 @@ class FeatureFolder:
         try:
             save_record(self.path(name), record)
         except DoapError as error:
+            if getattr(error.__cause__, "errno", None) == errno.ENAMETOOLONG:
+                raise LongNameError(f"{name}: this name is too long for {self.folder}; rename the image") from error
             raise unwritable(self.path(name), error.__cause__) from error
 
     def remove(self, name: str) -> None:
         """Remove an archive."""
-        self.path(name).unlink(missing_ok=True)
+        if os.path.lexists(self.path(name)):  # false for a name that is too long
+            self.path(name).unlink()
 
     def finish(self) -> list[str]:
         """Return all names; every archive is complete."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from doap.errors import DoapError
+from doap.files import printable
 from doap.folders.feature_store import Record
 from doap.folders.settings import DescribeSettings
 from doap.parallel import Engine
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEVICE_BATCH = 8  # images that a worker describes together on a GPU
 DEVICE_WORKERS = 4  # processes that share a GPU by default: one alone leaves it idle while it reads and prepares
+WORKER_DIED = "describing it ends the process, by a crash of the decoder or for lack of memory; remove or replace it"
 
 Item = TypeVar("Item")
 
@@ -65,8 +66,18 @@ def describe_images(
     """
     size = 1 if device == "cpu" else DEVICE_BATCH
     groups = (tuple(images[start : start + size]) for start in range(0, len(images), size))
-    for outcomes in engine.map(describe_task, (ImageTask(group, settings, device) for group in groups)):
+    tasks = (ImageTask(group, settings, device) for group in groups)
+    for outcomes in engine.map(describe_task, tasks, died=functools.partial(_without_others, engine)):
         yield from outcomes
+
+
+def _without_others(engine: Engine, task: ImageTask) -> list[Outcome]:
+    """Describe the images of a task that ended its worker one by one, to find the one that does."""
+    if len(task.images) == 1:
+        return [Failure(printable(f"{task.images[0].path}: {WORKER_DIED}"))]
+    tasks = (ImageTask((image,), task.settings, task.device) for image in task.images)
+    died = functools.partial(_without_others, engine)
+    return [outcome for outcomes in engine.map(describe_task, tasks, died=died) for outcome in outcomes]
 
 
 def describe_task(task: ImageTask) -> list[Outcome]:
@@ -146,7 +157,8 @@ def _or_failure(
     try:
         return work()
     except errors as error:
-        name = "" if isinstance(error, DoapError) else f"{type(error).__name__} "
-        line = f"{name}{error}".strip().splitlines()[0].removeprefix("image 0: ")
-        line = line if line.startswith(f"{path}: ") else f"{path}: {line}"
-        return Failure(os.fsencode(line).decode("utf-8", "backslashreplace"))  # a name may not be UTF-8
+        if isinstance(error, DoapError):
+            line = str(error).removeprefix("image 0: ")
+        else:
+            line = f"{type(error).__name__} {error}".strip().splitlines()[0]
+        return Failure(printable(line if line.startswith(f"{path}: ") else f"{path}: {line}"))

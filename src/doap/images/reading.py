@@ -1,5 +1,6 @@
 """Reading images as grey: colour, alpha, 16 bit and EXIF rotation are handled, unsafe files are rejected."""
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ FORMATS = ("JPEG", "PNG", "WEBP", "PPM", "BMP", "GIF", "TIFF", "JPEG2000") + (
     ("AVIF",) if find_spec("PIL.AvifImagePlugin") else ()  # from Pillow 11.3
 )
 BAND_PIXELS = 1 << 22  # that are converted at a time, where the conversion takes many bytes per pixel
+
+_warning_filters = threading.Lock()  # they are those of all threads
 
 
 def read_grey(path: Path | str, exif_rotation: bool = True) -> Grey:
@@ -54,10 +57,8 @@ def open_image(
         DoapError: If the file does not exist or cannot be decoded, also by an error in the block.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but below the limit
-            with Image.open(source, formats=FORMATS) as image:
-                yield image
+        with _open(source) as image:
+            yield image
     except DoapError:
         raise
     except FileNotFoundError as error:
@@ -74,6 +75,13 @@ def open_image(
     except Exception as error:  # damaged files cause all kinds of exceptions in the decoders
         lines = str(getattr(error, "strerror", None) or error).strip().splitlines() or [type(error).__name__]
         raise DoapError(f"{name}: cannot be decoded ({lines[0]}); {advice}") from error
+
+
+def _open(source: Path | IO[bytes]) -> Image.Image:
+    """Open an image without a warning that it is large; above twice Pillow's limit it is refused."""
+    with _warning_filters, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        return Image.open(source, formats=FORMATS)
 
 
 def to_grey(image: Image.Image) -> Grey:

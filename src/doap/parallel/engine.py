@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar, get_args
 
+from doap.errors import DoapError
+
 EngineName = Literal["local", "ray"]
 """Processes of this machine, or of a Ray cluster."""
 
@@ -22,6 +24,10 @@ LOOK_AHEAD = 2  # tasks per worker
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+class WorkerDiedError(DoapError):
+    """A task ended its worker again and again, such as by a crash of a library or for lack of memory."""
 
 
 class Engine(Protocol):
@@ -34,7 +40,11 @@ class Engine(Protocol):
     workers: int
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Iterable[Task], look_ahead: int | None = None
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        look_ahead: int | None = None,
+        died: Callable[[Task], Result] | None = None,
     ) -> Iterator[Result]:
         """Yield function(task) for every task, in order.
 
@@ -47,9 +57,11 @@ class Engine(Protocol):
             look_ahead: Maximum number of tasks that are read before the next result is taken; by default two per
                 worker. It bounds the memory of tasks and results. Tasks of very different length need a larger one,
                 since all workers wait when the first of these tasks is the last to end.
+            died: Function of this process that gives the result of a task that ends its worker three times. Without it
+                such a task is an error, and the tasks that follow are not run.
 
         Raises:
-            DoapError: If a task ends its worker three times.
+            WorkerDiedError: If a task ends its worker three times, unless `died` is given.
         """
         ...
 

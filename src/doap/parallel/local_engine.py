@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from doap.errors import DoapError
-from doap.parallel.engine import LOOK_AHEAD, Result, Task
+from doap.parallel.engine import LOOK_AHEAD, Result, Task, WorkerDiedError
 from doap.parallel.worker import environment_of_workers, prepare_worker, run_pickled
 
 MAX_ATTEMPTS = 3  # of a task whose worker dies
@@ -66,23 +66,35 @@ class LocalEngine:
         self._is_closed = False
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Iterable[Task], look_ahead: int | None = None
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        look_ahead: int | None = None,
+        died: Callable[[Task], Result] | None = None,
     ) -> Iterator[Result]:
         """Yield function(task) for every task, in order; see `doap.parallel.engine.Engine`."""
         _check_function(function)
         limit = look_ahead or LOOK_AHEAD * self.workers
-        pending: deque[_Job] = deque()
+        pending: deque[tuple[_Job, Task]] = deque()
         source = enumerate(tasks)
         try:
             while True:
                 while len(pending) < limit and (item := next(source, None)) is not None:
-                    pending.append(self._submit(function, *item))
+                    pending.append((self._submit(function, *item), item[1]))
                 if not pending:
                     return
-                yield cast(Result, pending.popleft().result.result())
+                job, task = pending.popleft()
+                try:
+                    result = cast(Result, job.result.result())
+                except WorkerDiedError:
+                    if died is None:
+                        raise
+                    result = died(task)
+                yield result
         finally:
+            left = {job for job, _ in pending}
             with self._lock:
-                self._waiting = deque(job for job in self._waiting if job not in pending)
+                self._waiting = deque(job for job in self._waiting if job not in left)
 
     def close(self) -> None:
         """Kill all workers."""
@@ -146,8 +158,8 @@ class LocalEngine:
         self._start_next()
 
 
-def _worker_died(job: _Job) -> DoapError:
-    return DoapError(
+def _worker_died(job: _Job) -> WorkerDiedError:
+    return WorkerDiedError(
         f"{job.name}: its worker died {MAX_ATTEMPTS} times, probably for lack of memory; use fewer workers"
     )
 

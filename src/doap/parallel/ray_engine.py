@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from doap.errors import DoapError
-from doap.parallel.engine import LOOK_AHEAD, Result, Task, available_cores
+from doap.parallel.engine import LOOK_AHEAD, Result, Task, WorkerDiedError, available_cores
 from doap.parallel.worker import ONE_THREAD, run_task
 
 MAX_RETRIES = 2  # of a task whose worker dies
@@ -45,23 +45,34 @@ class RayEngine:
         self._run = ray.remote(run_task).options(num_cpus=1, max_retries=MAX_RETRIES)
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Iterable[Task], look_ahead: int | None = None
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        look_ahead: int | None = None,
+        died: Callable[[Task], Result] | None = None,
     ) -> Iterator[Result]:
         """Yield function(task) for every task, in order; see `doap.parallel.engine.Engine`."""
         limit = look_ahead or LOOK_AHEAD * self.workers
-        pending: deque[tuple[str, Any]] = deque()
+        pending: deque[tuple[str, Any, Task]] = deque()
         source = enumerate(tasks)
         try:
             while True:
                 while len(pending) < limit and (item := next(source, None)) is not None:
                     number, task = item
                     name = f"task {number} of {function.__qualname__} ({reprlib.repr(task)})"
-                    pending.append((name, self._run.remote(function, task)))
+                    pending.append((name, self._run.remote(function, task), task))
                 if not pending:
                     return
-                yield cast(Result, self._result(*pending.popleft()))
+                name, reference, task = pending.popleft()
+                try:
+                    result = cast(Result, self._result(name, reference))
+                except WorkerDiedError:
+                    if died is None:
+                        raise
+                    result = died(task)
+                yield result
         finally:
-            for _, reference in pending:
+            for _, reference, _ in pending:
                 self._ray.cancel(reference, force=True)
 
     def _result(self, name: str, reference: Any) -> object:
@@ -69,7 +80,7 @@ class RayEngine:
 
         Raises:
             Exception: The exception of the task.
-            DoapError: If its worker died again and again.
+            WorkerDiedError: If its worker died again and again.
         """
         errors = self._ray.exceptions
         try:
@@ -77,7 +88,7 @@ class RayEngine:
         except errors.RayTaskError as error:
             raise error.cause from None
         except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError) as error:
-            raise DoapError(
+            raise WorkerDiedError(
                 f"{name}: its worker died {MAX_RETRIES + 1} times, probably for lack of memory; use fewer workers"
             ) from error
 

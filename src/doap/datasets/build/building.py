@@ -153,7 +153,8 @@ class _Build:
         self._keys = {photo: _photo_key(photo, self._settings) for photo in photos}
         new = [photo for photo in photos if not self._files(photo).record.exists()]
         tasks = [PhotoTask(self._files(photo), self._settings.longest) for photo in new]
-        errors = dict(zip(new, self._run("reading photos", prepare_photo, tasks, [1] * len(new)), strict=True))
+        results = self._run("reading photos", prepare_photo, tasks, [1] * len(new), died=_crashed)
+        errors = dict(zip(new, results, strict=True))
         self._skipped += [error for error in errors.values() if error is not None]
         return [photo for photo in photos if errors.get(photo) is None]
 
@@ -236,15 +237,23 @@ class _Build:
                 yield MatchTask(files, pairs, self._cache / f"matches-{key}.npz")
 
     def _run(
-        self, step: str, function: Callable[[Task], Result], tasks: Sequence[Task], costs: Sequence[int]
+        self,
+        step: str,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        costs: Sequence[int],
+        died: Callable[[Task], Result] | None = None,
     ) -> list[Result]:
-        """Run tasks, the most expensive first so that none is left for the end, and return their results in order."""
+        """Run tasks, the most expensive first so that none is left for the end, and return their results in order.
+
+        `died` gives the result of a task that ends its worker; see `doap.parallel.engine.Engine`.
+        """
         order = sorted(range(len(tasks)), key=lambda number: -costs[number])
         results: dict[int, Result] = {}
         done, total = 0, sum(costs)
         self._progress(step, 0, total)
         # All tasks may run ahead of the first: their results are small.
-        found = self._engine.map(function, (tasks[number] for number in order), max(1, len(tasks)))
+        found = self._engine.map(function, (tasks[number] for number in order), max(1, len(tasks)), died)
         for number, result in zip(order, found, strict=True):
             results[number] = result
             done += costs[number]
@@ -257,6 +266,11 @@ class _Build:
 
     def _key(self, photos: list[Photo], *content: object) -> str:
         return _hash([[self._keys[photo] for photo in photos], *content])
+
+
+def _crashed(task: PhotoTask) -> str:
+    """Return the error of a photo that ends the worker that reads it."""
+    return f"{task.files.path}: reading it ends the process, by a crash of the decoder; remove or replace it"
 
 
 def _name_photos(paths: Sequence[Path]) -> list[Photo]:
