@@ -1,12 +1,16 @@
 """Sequences are made by warping one photo, so that the content of every patch is known."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
 import torch
 
-from doap.datasets.build.hpatches_format import choose_frames, cut_strips
+from doap.datasets.build.hpatches_format import SETTINGS_FILE, choose_frames, cut_strips, missing_sequences
+from doap.datasets.build.settings import HPatchesSettings
 from doap.datasets.official.hpatches import EXTENT, SIZE, STRIPS
+from doap.errors import DoapError
 from doap.geometry.ellipses import overlap, scales
 from doap.geometry.homographies import transform_points
 from doap.images.frames import transform_frames
@@ -95,3 +99,10 @@ def test_harder_strips_are_harder_to_match(cut: tuple[dict[str, np.ndarray], dic
     assert correct["e"] > 0.8
     assert correct["e"] > correct["h"] + 0.02
     assert correct["h"] > correct["t"] + 0.05
+
+
+def test_damaged_settings_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_bytes(b"caf\xe9\n")
+    with pytest.raises(DoapError, match="was started with other settings") as caught:
+        missing_sequences([], tmp_path, HPatchesSettings())
+    assert "\n" not in str(caught.value)

@@ -169,3 +169,10 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str, message: str) -> 
 def test_the_first_matrix_counts(tmp_path: Path) -> None:
     (tmp_path / "H.xml").write_text(XML.format("2 0 0 0 2 0 0 0 1"))
     np.testing.assert_array_equal(read_homography(tmp_path / "H.xml"), np.diag([2, 2, 1]))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1", "utf-7", "base64", "no-such-encoding"])
+def test_the_declared_encoding_of_xml_is_ignored(tmp_path: Path, encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding}"?>' + XML.format("2 0 0 0 2 0 0 0 1").partition("?>")[2]
+    (tmp_path / "H.xml").write_text(text, encoding="utf-8")
+    np.testing.assert_array_equal(read_homography(tmp_path / "H.xml"), np.diag([2, 2, 1]))

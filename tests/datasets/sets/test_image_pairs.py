@@ -47,6 +47,7 @@ def test_a_table_names_pairs_and_scenes(tmp_path: Path) -> None:
         ("first,second,truth\na.png,b.png,H.txt\na.png,b.png\n", "pair 2 does not have 3 values"),
         ("first,second,truth\na.png,,H.txt\n", "pair 1 does not have 3 values"),
         ("first,second,truth\n\x00\xff".encode("latin-1"), "not a CSV table"),
+        ("first,second,truth\na.png,b.png,H\0.txt\n", "pair 1 has a control character"),
         (b"x" * (1 << 25), "too large"),
     ],
 )

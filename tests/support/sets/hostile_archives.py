@@ -32,6 +32,15 @@ def tar_of(members: list[tuple[tarfile.TarInfo, bytes]], mode: str = "w:gz") -> 
     return buffer.getvalue()
 
 
+def zip_without_a_name() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        member = zipfile.ZipInfo("x")
+        member.filename = ""
+        archive.writestr(member, b"hello")
+    return buffer.getvalue()
+
+
 def zip_with_link() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -80,6 +89,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "zip absolute": (zipped({"/tmp/doap-escaped": b"x"}), "leads outside the folder"),
     "zip drive": (zipped({"C:escaped": b"x"}), "leads outside the folder"),
     "zip line feed": (zipped({"a\nb": b"x"}), "leads outside the folder"),
+    "zip without a name": (zip_without_a_name(), "'', whose name is not valid"),
     "zip link": (zip_with_link(), "'out' is a link or a device"),
     "zip encrypted": (encrypted_zip(), "'secret' is encrypted"),
     "zip bomb": (zipped({f"{n}": bytes(900_000) for n in range(3)}), "unpacks to more than 1,000,000 bytes"),

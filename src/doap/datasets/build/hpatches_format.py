@@ -21,7 +21,7 @@ from doap.datasets.build.settings import HPatchesSettings
 from doap.datasets.official.hpatches import EXTENT, IMAGES, SIZE, write_hpatches_folder
 from doap.datasets.official.image_sequences import ImageSequence
 from doap.errors import DoapError
-from doap.files import make_folder, write_text
+from doap.files import make_folder, printable, write_text
 from doap.geometry.ellipses import overlap, scales
 from doap.images.detectors import DETECTORS
 from doap.images.extraction import Pyramid, are_patches_inside, extract_patches
@@ -67,7 +67,7 @@ def missing_sequences(
         write_text(file, json.dumps(asdict(settings)))
     elif not file.is_file():
         raise DoapError(f"{output}: exists already; remove it or choose another name")
-    elif (stored := file.read_text(encoding="utf-8")) != json.dumps(asdict(settings)):
+    elif (stored := printable(file.read_text(encoding="utf-8", errors="replace"))) != json.dumps(asdict(settings)):
         raise DoapError(f"{output}: was started with other settings, {stored}; use them or choose another name")
     missing = [sequence for sequence in sequences if not (output / sequence.name).exists()]
     if not missing and sequences:

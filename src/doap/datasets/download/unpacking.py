@@ -130,7 +130,7 @@ def _check_name(name: str) -> PurePosixPath:
     """Return the relative path of a member; names that lead outside the folder are refused."""
     path = PurePosixPath(name.replace("\\", "/"))
     is_outside = path.is_absolute() or ".." in path.parts or bool(PureWindowsPath(name).drive)
-    if is_outside or not name.isprintable():
+    if is_outside or not name or not name.isprintable():
         raise DoapError(f"holds {name!r}, whose name is not valid or leads outside the folder, which is refused")
     return path
 
@@ -150,7 +150,7 @@ def _zip_members(archive: Path) -> Iterator[_Member]:
                 raise DoapError(f"{info.filename!r} is a link or a device, which is refused")
             if info.flag_bits & 1:
                 raise DoapError(f"{info.filename!r} is encrypted, which is refused")
-            if info.is_dir():
+            if info.filename.endswith("/"):  # not is_dir(), which fails for an empty name
                 yield _Member(info.filename, 0, None, read)
             else:
                 with opened.open(info) as content:

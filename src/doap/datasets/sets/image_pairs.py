@@ -112,6 +112,8 @@ def _read_pairs(table: Path) -> list[PairFiles]:
     for number, row in enumerate(rows[1:], 1):
         if len(row) != len(heading) or not all(value.strip() for value in row):
             raise DoapError(f"{table}: pair {number} does not have {len(heading)} values")
+        if any(printable(value) != value for value in row):
+            raise DoapError(f"{table}: pair {number} has a control character in a name")
         values = {name: value.strip() for name, value in zip(heading, row, strict=True)}
         name = f"{number}: {Path(values['first']).name} - {Path(values['second']).name}"
         first, second, ground_truth = (table.parent / values[column] for column in COLUMNS)
