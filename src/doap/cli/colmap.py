@@ -85,7 +85,13 @@ def colmap(
     ] = None,
     max_error: Annotated[
         float, typer.Option(help="Largest error of a verified match, relative to the longer side of the images.")
-    ] = 0.00075,
+    ] = 0.0015,
+    refine: Annotated[
+        bool,
+        typer.Option(
+            "--refine/--no-refine", help="Move keypoints to where the patches of their matches align; drop the others."
+        ),
+    ] = True,
     device: DeviceOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = "local",
@@ -116,6 +122,7 @@ def colmap(
         MatchSettings(ratio=ratio, max_distance=max_distance),
         CameraSettings(camera_model, parse_params(camera_params) if camera_params else None, camera_mode),
         max_error,
+        refine,
     )
     chosen = "cpu" if device is None and (precision == "int8" or engine == "ray") else choose_device(device)
     if database is not None:

@@ -18,7 +18,7 @@ from folders.conftest import open_in_process
 Colmap = Callable[..., str]
 MAX_ERROR = 0.00375  # 1.5 pixels of images of 400
 SETTINGS = ProjectSettings(
-    DescribeSettings("doap-tiny-128", max_keypoints=300), match=MatchSettings(), max_error=MAX_ERROR
+    DescribeSettings("doap-tiny-128", max_keypoints=300), match=MatchSettings(), max_error=MAX_ERROR, refine=False
 )
 
 

@@ -38,6 +38,11 @@ def pair_id(first: int, second: int) -> int:
     return MAX_IMAGES * first + second
 
 
+def pair_images(pair: int) -> tuple[int, int]:
+    """Return the numbers of the images of a pair."""
+    return divmod(pair, MAX_IMAGES)
+
+
 def keypoint_blob(frames: Frames) -> NDArray[np.float32]:
     """Return the keypoints of frames as COLMAP's, (N, 6): x, y, a11, a12, a21, a22.
 
@@ -166,14 +171,47 @@ class Database:
 
     def write_pair(self, pair: int, matches: NDArray[np.integer], geometry: TwoViewGeometry) -> None:
         """Write the matches of a pair, (P, 2) with the image of smaller number first, and replace others."""
-        for table in ("matches", "two_view_geometries"):
-            self.connection.execute(f"DELETE FROM {table} WHERE pair_id = ?", (pair,))
-        every, inliers = (np.ascontiguousarray(rows, np.uint32) for rows in (matches, matches[geometry.inliers]))
+        self.connection.execute("DELETE FROM matches WHERE pair_id = ?", (pair,))
+        every = np.ascontiguousarray(matches, np.uint32)
         self._insert("matches", "pair_id, rows, cols, data", (pair, len(every), 2, every.tobytes()))
+        self.write_geometry(pair, matches, geometry)
+        self._remember("pair", pair, np.packbits(geometry.inliers).tobytes().hex())
+
+    def write_geometry(self, pair: int, matches: NDArray[np.integer], geometry: TwoViewGeometry) -> None:
+        """Write the geometry of a pair, and replace another.
+
+        Args:
+            pair: Number of the pair.
+            matches: (P, 2) matches that were verified.
+            geometry: The geometry, with the inliers among them.
+        """
+        self.connection.execute("DELETE FROM two_view_geometries WHERE pair_id = ?", (pair,))
+        inliers = np.ascontiguousarray(matches[geometry.inliers], np.uint32)
         blobs = [None if array is None else np.ascontiguousarray(array).tobytes() for array in geometry.arrays]
         row = (pair, len(inliers), 2, inliers.tobytes(), geometry.config, *blobs)
         self._insert("two_view_geometries", "pair_id, rows, cols, data, config, F, E, H, qvec, tvec", row)
-        self._remember("pair", pair, None)
+
+    def found_matches(self, pairs: Collection[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield the matches of pairs, (P, 2), that were verified when doap matched them, before any refinement."""
+        inliers = self._recall("pair")
+        for pair in pairs:
+            rows, data = self.connection.execute("SELECT rows, data FROM matches WHERE pair_id = ?", (pair,)).fetchone()
+            matches = np.frombuffer(data or b"", np.uint32).reshape(rows, 2).astype(np.int64)
+            bits = np.frombuffer(bytes.fromhex(inliers[pair]), np.uint8)
+            yield pair, matches[np.unpackbits(bits, count=rows).astype(bool)]
+
+    def move_keypoints(self, image: int, frames: Frames) -> None:
+        """Replace the keypoints of an image by as many others."""
+        keypoints = keypoint_blob(frames)
+        self.connection.execute("UPDATE keypoints SET data = ? WHERE image_id = ?", (keypoints.tobytes(), image))
+
+    def refinement(self) -> str | None:
+        """Return what `remember_refinement` remembered last."""
+        return self._recall("refinement").get(0)
+
+    def remember_refinement(self, state: str) -> None:
+        """Remember the features and matches whose keypoints have been refined."""
+        self._remember("refinement", 0, state)
 
     def remove_features(self, images: Collection[int]) -> None:
         """Remove keypoints, descriptors and matches of images."""

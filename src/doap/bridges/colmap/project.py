@@ -7,6 +7,7 @@ from pathlib import Path
 from doap.bridges.colmap.database import Database, create_database, open_database
 from doap.bridges.colmap.filling import add_images, check_sizes, match_images, write_features
 from doap.bridges.colmap.pairs import choose_pairs, read_choice
+from doap.bridges.colmap.refinement import FIRST_ERROR, refine_keypoints
 from doap.bridges.colmap.settings import ProjectSettings, ProjectSummary
 from doap.errors import DoapError
 from doap.folders import FeatureCollection, NamedImage, Pair, describe_folder, find_images
@@ -82,11 +83,21 @@ class _Run:
                 images,
                 pairs,
                 self.settings.match,
-                self.settings.max_error,
+                self.settings.max_error * (FIRST_ERROR if self.settings.refine else 1),
                 self.device,
                 pool,
                 lambda done, total: self.progress("matching", done, total),
             )
+            if self.settings.refine:
+                refine_keypoints(
+                    database,
+                    features,
+                    images,
+                    self.images,
+                    self.settings.max_error,
+                    pool,
+                    lambda done, total: self.progress("refining", done, total),
+                )
         summary.images, summary.cameras = len(images), len({image.camera for image in images.values()})
         keypoints, verified = database.keypoint_counts(), database.verified_counts()
         summary.keypoints = sum(keypoints[image.number] for image in images.values())

@@ -17,7 +17,7 @@ DESCRIBE = DescribeSettings(max_keypoints=8192, min_response=0.005, max_size=320
 MATCH = MatchSettings(ratio=0.95)
 """Tests of matches."""
 
-MAX_ERROR = 0.00075
+MAX_ERROR = 0.0015
 """Largest error of a verified match, relative to the longer side of its images."""
 
 MATCH_IDENTITY = ("mutual", "ratio", "max_distance")
@@ -36,6 +36,7 @@ class ProjectSettings:
         cameras: Cameras of new images.
         max_error: Largest error of a verified match, relative to the longer side of its images: lenses bend lines by
             more pixels in larger images.
+        refine: Whether keypoints are refined by their matches; see `doap.bridges.colmap.refinement`.
     """
 
     describe: DescribeSettings = DESCRIBE
@@ -43,6 +44,7 @@ class ProjectSettings:
     match: MatchSettings = MATCH
     cameras: CameraSettings = field(default_factory=CameraSettings)
     max_error: float = MAX_ERROR
+    refine: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.max_error < 1:
@@ -59,6 +61,7 @@ class ProjectSettings:
             **self.describe.identity(),
             **{name: match[name] for name in MATCH_IDENTITY},
             "max_error": self.max_error,
+            "refine": self.refine,
         }
 
 
