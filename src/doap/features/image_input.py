@@ -26,7 +26,7 @@ LUMA = (19595, 38470, 7471)  # Rec. 601 weights of red, green and blue over 2^16
 def read_image(image: ImageLike) -> GreyImage:
     """Convert an image to grey; tensors stay on their device.
 
-    - Path: any format Pillow reads, upright; see `doap.read_grey`.
+    - Path: one of `doap.images.reading.FORMATS`, upright; see `doap.read_grey`.
     - PIL image, of any mode.
     - Array, (H, W), (H, W, 1), (H, W, 3) RGB or (H, W, 4) RGBA: uint8 in 0..255; bool; uint16, scaled so that its
       largest value becomes 255, as files of 16 bit are; or float in 0..1.
