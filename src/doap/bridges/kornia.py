@@ -20,13 +20,13 @@ from torch.nn.utils.rnn import pad_sequence
 from doap.choices import FrameShape
 from doap.errors import DoapError
 from doap.features.describers import DETECTOR
-from doap.features.describing import BATCH_PIXELS, check_model
+from doap.features.describing import BATCH_PIXELS
 from doap.features.image_input import read_image
 from doap.features.keypoint_input import to_frames
 from doap.images.detection import CustomDetector, detect_batch
 from doap.images.extraction import Pyramid, extract_patch_tensor
 from doap.matching.bits import unpack_signs
-from doap.networks.descriptor import Descriptor, describe_patches
+from doap.networks.descriptor import Descriptor, check_model, describe_patches
 from doap.types import Frames
 
 

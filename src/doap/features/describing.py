@@ -20,7 +20,7 @@ from doap.features.image_input import GreyImage, ImageLike, read_image, shrink_i
 from doap.features.keypoint_input import KeypointsLike, to_frames
 from doap.features.views import View, describe_views, on_device
 from doap.images.detection import CustomDetector, FrameShape, Mask, check_options, detect, detect_batch
-from doap.networks.descriptor import Descriptor
+from doap.networks.descriptor import Descriptor, check_model
 
 BATCH_PIXELS = 1 << 25  # of images whose frames are detected together on a GPU
 
@@ -218,12 +218,6 @@ class _Input:
         """Return whether this image can be detected together with a group."""
         pixels = (len(group) + 1) * self.image.shape[0] * self.image.shape[1]
         return isinstance(self.image, Tensor) and self.image.shape == group[0].image.shape and pixels <= BATCH_PIXELS
-
-
-def check_model(model: object) -> None:
-    """Raise DoapError if an object is no model of `doap.load`."""
-    if not isinstance(model, Descriptor):
-        raise DoapError(f"the model must be one that doap.load returns, not {type(model).__name__}")
 
 
 def _resize_mask(mask: Mask, size: tuple[int, int], target: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -43,11 +43,17 @@ class Features:
     responses: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("frames", "descriptors", "responses"):
+            value = getattr(self, name)
+            if not isinstance(value, np.ndarray) and (name, value) != ("responses", None):
+                raise DoapError(f"{name} must be an array, not {type(value).__name__}")
         count = len(self.frames)
         if self.frames.shape[1:] != (2, 3):
             raise DoapError(f"frames must be (N, 2, 3), not {self.frames.shape}")
         if self.descriptors.ndim != 2 or len(self.descriptors) != count:
             raise DoapError(f"descriptors must be ({count}, D), one row per frame, not {self.descriptors.shape}")
+        if self.descriptors.dtype != np.uint8 and not np.issubdtype(self.descriptors.dtype, np.floating):
+            raise DoapError(f"descriptors must be floating-point, or bits in uint8, not {self.descriptors.dtype}")
         if self.responses is not None and self.responses.shape != (count,):
             raise DoapError(f"responses must be ({count},), one per frame, not {self.responses.shape}")
 

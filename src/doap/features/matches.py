@@ -50,6 +50,8 @@ class Matches:
         count = len(self.indices)
         if self.indices.shape != (count, 2):
             raise DoapError(f"indices of matches must be (P, 2), not {self.indices.shape}")
+        if not np.issubdtype(self.indices.dtype, np.integer) or (self.indices < 0).any():
+            raise DoapError("indices of matches must be integers of at least 0")
         for name in ("distances", "second_distances", "inliers"):
             if getattr(self, name).shape != (count,):
                 raise DoapError(f"{name} must be ({count},), one per match, not {getattr(self, name).shape}")

@@ -71,12 +71,12 @@ def _search(
     first: Features, second: Features, mutual: bool, device: str | torch.device
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the indices, distances and second distances of `search_matches` on a device, as arrays."""
-    check_device(device)
+    target = check_device(device)
     try:
-        if torch.device(device).type == "cpu":
+        if target.type == "cpu":
             pairs = search_matches(first.descriptors, second.descriptors, mutual)
             return pairs.indices, pairs.distances, pairs.second_distances
-        a, b = (torch.tensor(features.descriptors, device=device) for features in (first, second))
+        a, b = (torch.tensor(np.ascontiguousarray(features.descriptors), device=target) for features in (first, second))
         found = search_matches(a, b, mutual)
     except ValueError as error:
         raise DoapError(f"features of {first.model} cannot be matched: {error}") from error
@@ -92,6 +92,9 @@ def _check_options(ratio: float | None, max_distance: float | None) -> None:
 
 
 def _check_features(first: Features, second: Features) -> None:
+    for features in (first, second):
+        if not isinstance(features, Features):
+            raise DoapError(f"features are matched with features, not with {type(features).__name__}")
     if first.model != second.model:
         raise DoapError(f"features of {first.model} and {second.model} cannot be matched with each other")
     a, b = first.descriptors, second.descriptors

@@ -23,7 +23,8 @@ def encode(descriptors: Descriptors, precision: StoredPrecision) -> tuple[Descri
         The converted vectors; the step s, 0 for floats.
 
     Raises:
-        DoapError: For an unknown precision, or if the descriptors are bits and the precision is reduced.
+        DoapError: For an unknown precision, if the descriptors are bits and the precision is reduced, or if they are
+            not finite and the precision is uint8.
     """
     if descriptors.dtype == np.uint8:
         if precision != "float32":
@@ -33,6 +34,8 @@ def encode(descriptors: Descriptors, precision: StoredPrecision) -> tuple[Descri
         raise DoapError(f"no precision {precision!r}; known are {', '.join(get_args(StoredPrecision))}")
     if precision != "uint8":
         return descriptors.astype(precision), 0.0
+    if not np.isfinite(descriptors).all():
+        raise DoapError("descriptors with NaN or infinity cannot be stored as uint8; remove them")
     step = max(float(np.abs(descriptors).max(initial=0)), 1e-12) / STEPS
     return (np.round(descriptors / step) + ZERO).astype(np.uint8), step
 

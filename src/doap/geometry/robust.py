@@ -76,7 +76,7 @@ def verify(
     """
     a, b = _check_points(first, second)
     intrinsics = _check_cameras(geometry, cameras)
-    if not threshold > 0:
+    if not 0 < threshold < math.inf:
         raise DoapError(f"the threshold must be a positive number of pixels, not {threshold}")
     if len(size) != 2 or not all(side >= 1 for side in size):
         raise DoapError(f"the size of an image must be (height, width), at least one pixel each, not {size}")
@@ -158,7 +158,10 @@ def _normalise(points: Points, camera: Matrix) -> Matrix:
 
 
 def _check_points(first: Points, second: Points) -> tuple[Matrix, Matrix]:
-    a, b = (np.ascontiguousarray(points, np.float64) for points in (first, second))
+    try:
+        a, b = (np.ascontiguousarray(points, np.float64) for points in (first, second))
+    except (TypeError, ValueError) as error:
+        raise DoapError("matched points must be numbers, (P, 2) for each image") from error
     if a.ndim != 2 or a.shape[1:] != (2,) or a.shape != b.shape:
         raise DoapError(f"matched points must be (P, 2) for both images, not {a.shape} and {b.shape}")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):

@@ -129,6 +129,8 @@ def check_options(detector: str | CustomDetector, frames: str, max_keypoints: in
         raise DoapError(f"no frame shape {frames!r}; known are {', '.join(get_args(FrameShape))}")
     if max_keypoints is not None and max_keypoints < 0:
         raise DoapError(f"max_keypoints must be at least 0, or None for all, not {max_keypoints}")
+    if max_keypoints is not None and max_keypoints >= 1 << 31:
+        raise DoapError(f"max_keypoints must be less than {1 << 31:,}, or None for all, not {max_keypoints:,}")
 
 
 def _check(

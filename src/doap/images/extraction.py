@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.errors import DoapError
+from doap.extents import check_extent
 from doap.images.opencv_extraction import SUPERSAMPLING, Plane, halve, is_exact, sample_patches
+from doap.networks.descriptor import check_device
 from doap.types import Frames, Grey
 
 CHUNK_SIZE = 2048  # frames
@@ -129,9 +131,19 @@ def extract_patches(
 
     Returns:
         (N, size, size) uint8; the border of the image is replicated.
+
+    Raises:
+        DoapError: If the size, the extent, the device or the shape of the frames is invalid.
     """
+    check_extent(extent)
+    if not size >= 1:
+        raise DoapError(f"the side of a patch must be at least 1 pixel, not {size}")
+    if np.shape(frames)[1:] != (2, 3):
+        raise DoapError(f"frames must be (N, 2, 3), not {np.shape(frames)}")
+    if device is not None:
+        check_device(device)
     pyramid = image if isinstance(image, Pyramid) else Pyramid(image, device)
-    tensor = torch.from_numpy(np.asarray(frames, np.float32))
+    tensor = torch.from_numpy(np.require(frames, np.float32, ["C", "W"]))
     return np.asarray(extract_patch_tensor(pyramid, tensor, size, extent).cpu().numpy())
 
 

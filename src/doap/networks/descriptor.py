@@ -93,7 +93,7 @@ class Descriptor(nn.Module):
 def check_patches(patches: Tensor | NDArray[Any]) -> None:
     """Raise ValueError unless patches are (N, S, S) or (N, 1, S, S), uint8 or floating-point."""
     shape = tuple(patches.shape)
-    if len(shape) not in (3, 4) or shape[-1] != shape[-2] or (len(shape) == 4 and shape[1] != 1):
+    if len(shape) not in (3, 4) or shape[-1] != shape[-2] or not shape[-1] or (len(shape) == 4 and shape[1] != 1):
         raise ValueError(f"patches must be (N, S, S) or (N, 1, S, S), not {shape}")
     if isinstance(patches, Tensor):
         is_grey = patches.dtype == torch.uint8 or patches.dtype.is_floating_point
@@ -138,15 +138,22 @@ def inference_batch_size(network: nn.Module, device: torch.device) -> int:
     return SMALL_CPU_BATCH if weights < SMALL_NETWORK else CPU_BATCH
 
 
-def check_device(device: str | torch.device) -> None:
-    """Raise a `DoapError` if a device does not exist here."""
+def check_device(device: str | torch.device | None) -> torch.device:
+    """Return a device, the CPU for None; raise a `DoapError` if it does not exist here."""
     try:
-        is_meta = torch.empty(0, device=device).is_meta
+        found = torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         reason = str(error).splitlines()[0].split(". ")[0]
         raise DoapError(f"device {device}: not available here ({reason})") from error
-    if is_meta:
+    if found.type == "meta":
         raise DoapError(f"device {device}: has no values; use cpu, or cuda where there is a GPU")
+    return found
+
+
+def check_model(model: object) -> None:
+    """Raise a `DoapError` if an object is no model of `doap.load`."""
+    if not isinstance(model, Descriptor):
+        raise DoapError(f"the model must be one that doap.load returns, not {type(model).__name__}")
 
 
 def device_of(model: nn.Module) -> torch.device | None:
@@ -183,6 +190,7 @@ def describe_patches(patches: NDArray[Any] | Tensor, model: Descriptor) -> NDArr
         >>> doap.describe_patches(patches, doap.load("doap-demo-256b")).shape  # 256 bits in 32 bytes
         (5, 32)
     """
+    check_model(model)
     check_patches(patches)
     if not len(patches):  # shape and type of the result depend on the model
         empty = describe_patches(np.zeros((1, 1, 1), np.uint8), model)[:0]

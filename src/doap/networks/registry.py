@@ -115,7 +115,7 @@ def _load_with_card(path: Path) -> Descriptor:
     return Descriptor(network, card.kind, card.extent, card.name, card.extents)
 
 
-def save(descriptor: Descriptor, path: Path, architecture: Architecture, origin: Origin | None = None) -> None:
+def save(descriptor: Descriptor, path: str | Path, architecture: Architecture, origin: Origin | None = None) -> None:
     """Write the weights of a model to a .safetensors file, then its card beside it.
 
     Args:
@@ -131,6 +131,7 @@ def save(descriptor: Descriptor, path: Path, architecture: Architecture, origin:
         raise DoapError(f"{descriptor.name}: a fast model cannot be saved; load it with fast=False")
     tensors = {name: value.contiguous().cpu() for name, value in descriptor.network.state_dict().items()}
     content = safetensors.torch.save(tensors)
+    path = Path(path)
     with atomic_file(path) as temporary:
         temporary.write_bytes(content)
     card = Card(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.cache import DescriptorCache, content_key
+from doap.extents import check_extent
 from doap.images.extraction import extract_patches
 from doap.networks.baselines.sift import Sift
 from doap.networks.descriptor import Descriptor, describe_patches, device_of
@@ -244,13 +245,15 @@ def open_methods(
         detector: Name in `DETECTORS` of the detector whose frames are described; none for sets of patches.
 
     Raises:
-        DoapError: If a model cannot be loaded, is given twice, or none is given.
+        DoapError: If a model cannot be loaded, is given twice, none is given, or the extent is invalid.
     """
     if not specs:
         raise DoapError("no model to compare; give one or more names or paths of models")
     for spec in specs:
         if specs.count(spec) > 1:
             raise DoapError(f"{spec}: given twice; give every model once")
+    if extent is not None:
+        check_extent(extent)
     models = [load(spec, device, fast=False) for spec in specs]
     names = [model.name for model in models]
     extractor, shared = PatchExtractor(device), cache or DescriptorCache()

@@ -60,28 +60,28 @@ class Result(BaseModel):
     def _rename(cls, content: Any) -> Any:
         return _rename_old(content) if isinstance(content, dict) else content
 
-    def write_json(self, path: Path) -> None:
+    def write_json(self, path: str | Path) -> None:
         """Write everything to a JSON file, atomically."""
-        write_text(path, self.model_dump_json(indent=1) + "\n")
+        write_text(Path(path), self.model_dump_json(indent=1) + "\n")
 
-    def write_csv(self, path: Path) -> None:
+    def write_csv(self, path: str | Path) -> None:
         """Write the scores to a CSV file, atomically."""
         text = io.StringIO()
         columns = list(dict.fromkeys(column for row in self.scores for column in row))
         table = csv.DictWriter(text, columns, lineterminator="\n")
         table.writeheader()
         table.writerows(self.scores)
-        write_text(path, text.getvalue())
+        write_text(Path(path), text.getvalue())
 
 
-def read_result(file: Path) -> Result:
+def read_result(file: str | Path) -> Result:
     """Read a result written by `Result.write_json`; names of version 0.1 are translated.
 
     Raises:
         DoapError: If the file cannot be read or is not a result.
     """
     try:
-        return Result.model_validate_json(file.read_bytes())
+        return Result.model_validate_json(Path(file).read_bytes())
     except OSError as error:
         raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
