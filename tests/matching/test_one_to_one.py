@@ -70,3 +70,32 @@ def test_nothing_matches_nothing(count: int, other: int) -> None:
     indices, distances = match_one_to_one(vectors(random, count), vectors(random, other))
     assert indices.shape == (0, 2)
     assert distances.shape == (0,)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-12, 512, 1e37])
+def test_matches_do_not_depend_on_the_scale(scale: float) -> None:
+    random = np.random.default_rng(0)
+    first, second = ((scale * vectors(random, count)).astype(np.float32) for count in (30, 20))
+    second[5] = first[9]
+    indices, distances = match_one_to_one(first, second)
+    expected = slow_matches(first, second)
+    assert indices.tolist() == [[i, j] for i, j, _ in expected]
+    np.testing.assert_allclose(distances, [distance for _, _, distance in expected], rtol=1e-4)
+    assert [9, 5] in indices.tolist()
+
+
+def test_reversed_and_equal_descriptors_are_matched() -> None:
+    first = vectors(np.random.default_rng(0), 9)
+    indices, distances = match_one_to_one(first[::-1], first)
+    assert indices.tolist() == [[i, 8 - i] for i in range(9)]
+    assert distances.tolist() == [0.0] * 9
+    constant = np.zeros((4, 8), np.float32)
+    assert match_one_to_one(constant, constant[:3])[0].tolist() == [[0, 0], [1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_refused(value: float) -> None:
+    bad = np.ones((3, 8), np.float32)
+    bad[1, 2] = value
+    with pytest.raises(ValueError, match="descriptors hold NaN or infinity"):
+        match_one_to_one(np.ones((2, 8), np.float32), bad)

@@ -230,11 +230,38 @@ def test_values_that_are_not_finite_are_refused(value: float, dtype: type) -> No
         (np.ones((2, 3), np.float32), np.ones((2, 4), np.float32), "differ"),
         (np.ones(3, np.float32), np.ones(3, np.float32), "differ"),
         (np.ones((2, 3), np.int32), np.ones((2, 3), np.int32), "floating-point"),
+        (np.ones((2, 0), np.float32), np.ones((3, 0), np.float32), "0 dimensions"),
+        (np.ones((2, 0), np.uint8), np.ones((3, 0), np.uint8), "0 dimensions"),
+        (np.full((2, 3), 1e200), np.ones((2, 3)), r"largest value is 1e\+200; scale"),
+        (np.full((2, 3), 1e-200), np.zeros((2, 3)), "largest value is 1e-200; scale"),
     ],
 )
 def test_descriptors_that_cannot_be_compared_are_refused(first: Descriptors, second: Descriptors, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         search_matches(first, second)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("scale", ["denormal", "smallest", "largest"])
+def test_the_whole_range_of_a_type_is_searched(dtype: type, scale: str) -> None:
+    limits = np.finfo(dtype)
+    factor = {"denormal": 64 * limits.smallest_subnormal, "smallest": limits.tiny, "largest": limits.max / 8}[scale]
+    random = np.random.default_rng(0)
+    first: Descriptors = (random.normal(size=(40, 5)).clip(-7, 7) * float(factor)).astype(dtype)
+    second: Descriptors = (random.normal(size=(30, 5)).clip(-7, 7) * float(factor)).astype(dtype)
+    second[7] = second[3]  # the first of equal items is found
+    distances = np.linalg.norm(first[:, None].astype(np.float64) - second.astype(np.float64), axis=2)
+    pairs: PairSearch[Descriptors] = search_matches(first, second, mutual=False)
+    np.testing.assert_array_equal(pairs.indices[:, 1], distances.argmin(1))
+    np.testing.assert_allclose(pairs.distances, distances.min(1), rtol=1e-12)
+    np.testing.assert_allclose(pairs.second_distances, np.sort(distances, 1)[:, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_reversed_arrays_are_searched(dtype: type) -> None:
+    descriptors: Descriptors = np.random.default_rng(0).integers(0, 256, (20, 4)).astype(dtype)
+    pairs: PairSearch[Descriptors] = search_matches(descriptors[::-1, ::-1], descriptors[:, ::-1])
+    np.testing.assert_array_equal(pairs.indices, np.stack([np.arange(20), np.arange(20)[::-1]], 1))
 
 
 def test_faiss_finds_the_same() -> None:

@@ -23,6 +23,8 @@ from doap.matching.vectors import VectorSearch
 
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
+MAX_VALUE, MIN_VALUE = 1e100, 1e-100  # of float64 descriptors: squares of others overflow, or become 0
+
 
 @dataclass(frozen=True)
 class PairSearch(Generic[Array]):
@@ -131,6 +133,8 @@ def _pairs(
     if not len(first) or not len(second):
         none = torch.zeros(0, dtype=torch.int64)
         return None, none, none, torch.zeros(0, dtype=torch.float64)
+    if not first.shape[1]:
+        raise ValueError("descriptors have no values: 0 dimensions")
     search: VectorSearch | BitSearch
     if first.dtype == torch.uint8:
         search = BitSearch(first, second, both=mutual)
@@ -184,11 +188,13 @@ def _largest(first: Tensor, second: Tensor) -> float:
     """Return the largest absolute value.
 
     Raises:
-        ValueError: If a value is not finite.
+        ValueError: If a value is not finite, or the squares of values are not in the range of float64.
     """
     largest = float(torch.stack([bound.abs() for x in (first, second) for bound in torch.aminmax(x)]).amax())
-    if math.isfinite(largest):
+    if largest == 0 or MIN_VALUE < largest < MAX_VALUE:
         return largest
+    if math.isfinite(largest):
+        raise ValueError(f"the largest value is {largest:.3g}; scale descriptors to {MIN_VALUE}..{MAX_VALUE}")
     for name, values in (("first", first), ("second", second)):
         rows = (~values.isfinite().all(1)).nonzero()[:, 0]
         if len(rows):
