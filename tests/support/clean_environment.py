@@ -59,8 +59,7 @@ def make_core_environment(folder: Path) -> CleanEnvironment:
             wheel = ("-m", "build", "--wheel", "--outdir", folder / "dist", ROOT)
             environment.run(sys.executable, *wheel, cwd=folder)
             (torch,) = (line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("torch=="))
-            environment.install(torch)
-            environment.install(_wheel(folder))
+            environment.install(torch, _wheel(folder))
     return environment
 
 

@@ -1,6 +1,7 @@
 """Projects: the same content however often a run is interrupted, nothing of others replaced, pixels as COLMAP's."""
 
 import os
+import pickle
 import shutil
 import signal
 import sqlite3
@@ -319,29 +320,27 @@ def test_what_cannot_be_used_is_one_line(tmp_path: Path) -> None:
 
 
 RUN = """
-import sys
+import pickle, sys
 from pathlib import Path
-from doap.bridges.colmap import ProjectSettings, build_project
-from doap.folders import DescribeSettings
+from doap.bridges.colmap import build_project
 if __name__ == "__main__":
-    settings = ProjectSettings(DescribeSettings("doap-tiny-128", max_keypoints=300))
-    build_project(sys.argv[1], sys.argv[2], settings, workers=1, progress=lambda *done: print(*done, flush=True))
+    settings = pickle.loads(Path(sys.argv[1]).read_bytes())
+    build_project(sys.argv[2], sys.argv[3], settings, workers=1, progress=lambda *done: print(*done, flush=True))
 """
 
 
 @pytest.mark.slow
 def test_a_killed_run_continues(project: Path, tmp_path: Path) -> None:
     """Kill the whole group of processes at several moments: the last run makes the database of a run in peace."""
-    (tmp_path / "run.py").write_text(RUN)
-    command = [sys.executable, str(tmp_path / "run.py"), str(project / "photos")]
+    script, settings = tmp_path / "run.py", tmp_path / "settings.pickle"
+    script.write_text(RUN)
+    settings.write_bytes(pickle.dumps(SETTINGS))
+    command = [sys.executable, str(script), str(settings), str(project / "photos"), str(tmp_path / "killed")]
     for moment in ("describing 2", "matching 2"):
-        process = subprocess.Popen(
-            [*command, str(tmp_path / "killed")], stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         assert process.stdout is not None
         assert any(line.startswith(moment) for line in process.stdout)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
-    for name in ("killed", "peace"):
-        subprocess.run([*command, str(tmp_path / name)], check=True, timeout=240, stdout=subprocess.DEVNULL)
-    assert dump(tmp_path / "killed/database.db") == dump(tmp_path / "peace/database.db")
+    subprocess.run(command, check=True, timeout=240, stdout=subprocess.DEVNULL)
+    assert dump(tmp_path / "killed/database.db") == dump(project / "database.db")
