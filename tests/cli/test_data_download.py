@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from doap.cli.main import app
@@ -84,12 +85,63 @@ def test_every_set_is_downloaded_and_checked(doap: Doap, made: Make, tmp_path: P
     assert (status, errors) == (0, "")
     lines = shown.splitlines()
     assert lines[0] == f"{name} is now in sets/{name}: {MADE[name][2]}"
-    assert lines[1].startswith(f"  no hash is known for {name}; this copy has sha256:")
-    assert lines[2] == f"  terms: {CATALOGUE[name].terms}"
-    assert files_of(tmp_path / "sets") == {f"{name}/{path}": content for path, content in files_of(folder).items()}
+    stored = files_of(tmp_path / "sets")
+    sha256 = stored.pop(f"{name}.sha256").decode().strip()
+    assert lines[1] == f"  no hash is published for {name}; sha256:{sha256} is now in sets/{name}.sha256"
+    assert lines[2].startswith("  it came over plain http, so that others on the way could change it: 127.0.0.1:")
+    assert lines[2].count("127.0.0.1") == 1
+    assert lines[3:] == [f"  terms: {CATALOGUE[name].terms}"]
+    assert stored == {f"{name}/{path}": content for path, content in files_of(folder).items()}
     status, again, _ = doap("data", "download", name, "-o", "sets")
     assert status == 0
-    assert again == shown.replace("is now in", "is already in")
+    assert again.splitlines() == [
+        lines[0].replace("is now in", "is already in"),
+        f"  its content is that of the first download: sha256:{sha256} in sets/{name}.sha256",
+        lines[3],
+    ]
+
+
+def test_other_content_than_that_of_the_first_download_is_refused(
+    doap: Doap, made: Make, tmp_path: Path, site: Site
+) -> None:
+    folder = made("phototour-liberty")
+    _, shown, _ = doap("data", "download", "phototour-liberty", "-o", "sets")
+    first = shown.split("sha256:")[1].split()[0]
+    (tmp_path / "sets" / "phototour-liberty").rename(tmp_path / "old")
+    Image.new("L", (1024, 1024)).save(folder / "patches0001.bmp")
+    site.put("liberty.zip", zipped(files_of(folder)))
+    status, _, errors = doap("data", "download", "phototour-liberty", "-o", "sets")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert f"but that of the first download had sha256:{first}; if the official data were changed, remove" in errors
+    assert not (tmp_path / "sets" / "phototour-liberty").exists()
+    (tmp_path / "sets" / "phototour-liberty.sha256").write_text("words")
+    assert "not a SHA-256; remove it" in doap("data", "download", "phototour-liberty", "-o", "sets")[2]
+    (tmp_path / "sets" / "phototour-liberty.sha256").unlink()
+    status, shown, _ = doap("data", "download", "phototour-liberty", "-o", "sets")
+    assert status == 0
+    assert first not in shown
+
+
+def test_a_folder_that_is_not_writable_is_checked(
+    doap: Doap, made: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:  # permissions do not restrict root
+        raise PermissionError
+
+    (tmp_path / "sets").mkdir()
+    made("hpatches-sequences").rename(tmp_path / "sets" / "hpatches-sequences")
+    monkeypatch.setattr("doap.datasets.download.downloading.write_text", refuse)
+    status, shown, _ = doap("data", "download", "hpatches-sequences", "-o", "sets")
+    assert status == 0
+    assert "no hash is published for hpatches-sequences; this copy has sha256:" in shown
+
+
+def test_plain_http_is_listed(doap: Doap) -> None:
+    shown = doap("data", "list", "nowhere")[1]
+    assert (
+        "over plain http from all mirrors: romepatches; over plain http from some mirrors: phototour-liberty, "
+        "phototour-notredame, phototour-yosemite\n" in shown
+    )
 
 
 def test_hpatches_comes_with_its_task_lists_and_sets_are_listed(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -27,7 +28,8 @@ def download(
 ) -> None:
     """Download official data sets: fetch, unpack, count, decode and hash them.
 
-    An interrupted download is resumed by running the command again. A data set that is there already is checked.
+    An interrupted download is resumed by running the command again. A data set that is there already is checked. The
+    hash of the first download is kept in NAME.sha256, and compared.
     """
     from doap.datasets.download.catalogue import find_dataset
 
@@ -58,6 +60,13 @@ def _download(data: "DataSet", output: Path, url: str | None, keep_archive: bool
     say(f"{data.name} is {'now' if result.is_new else 'already'} in {result.folder}: {result.counts}")
     if data.sha256:
         say(f"  its content is correct: sha256:{result.sha256}")
+    elif result.record is None:
+        say(f"  no hash is published for {data.name}; this copy has sha256:{result.sha256}")
+    elif result.is_recorded_now:
+        say(f"  no hash is published for {data.name}; sha256:{result.sha256} is now in {result.record}")
     else:
-        say(f"  no hash is known for {data.name}; this copy has sha256:{result.sha256}")
+        say(f"  its content is that of the first download: sha256:{result.sha256} in {result.record}")
+    if result.plain_urls:
+        hosts = ", ".join(dict.fromkeys(urlsplit(url).netloc for url in result.plain_urls))
+        say(f"  it came over plain http, so that others on the way could change it: {hosts}", style="yellow")
     say(f"  terms: {data.terms}")

@@ -21,7 +21,11 @@ def list_sets(
 
     The content of a folder is counted, not decoded; `doap data download NAME` checks every pixel.
     """
+    from doap.datasets.download.catalogue import describe_plain_http
+
     console.print(_catalogue_table())
+    if line := describe_plain_http():
+        say(line, style="yellow")
     with errors.status("searching"):
         lines = _find_official(folder) + _find_own(folder)
     for line in lines or [f"no sets in {folder}; get one with doap data download NAME -o {folder}"]:

@@ -48,12 +48,16 @@ def test_a_set_is_complete_whatever_folder_encloses_it_in_the_archive(
     url = site.put("liberty.zip", zipped({enclosing + name: content for name, content in phototour.items()}))
     steps: list[str] = []
     result = download(liberty(url), tmp_path, retry=QUICK, progress=lambda step, *_: steps.append(step))
-    assert files_of(tmp_path) == {f"phototour-liberty/{name}": content for name, content in phototour.items()}
+    assert files_of(tmp_path) == {
+        **{f"phototour-liberty/{name}": content for name, content in phototour.items()},
+        "phototour-liberty.sha256": f"{result.sha256}\n".encode(),
+    }
     assert result.folder == tmp_path / "phototour-liberty"
     assert result.counts == "300 patches, 40 pairs"
     order = ["fetching liberty.zip", "unpacking liberty.zip", "checking phototour-liberty"]
     assert list(dict.fromkeys(steps)) == order
-    assert [p.name for p in tmp_path.iterdir()] == ["phototour-liberty"]
+    assert {p.name for p in tmp_path.iterdir()} == {"phototour-liberty", "phototour-liberty.sha256"}
+    assert result.plain_urls == (url,)
 
 
 def test_a_set_that_is_there_is_checked_without_a_server(
@@ -62,7 +66,7 @@ def test_a_set_that_is_there_is_checked_without_a_server(
     url = site.put("liberty.zip", zipped(phototour))
     first = download(liberty(url), tmp_path, retry=QUICK)
     again = download(liberty("http://127.0.0.1:1/x"), tmp_path, retry=QUICK)
-    assert again == replace(first, is_new=False)
+    assert again == replace(first, is_new=False, is_recorded_now=False, plain_urls=())
     (tmp_path / "phototour-liberty" / "patches0001.bmp").unlink()
     with pytest.raises(DoapError, match=r"phototour-liberty: not a complete phototour-liberty \(1 sheets"):
         download(liberty(url), tmp_path, retry=QUICK)
@@ -135,6 +139,20 @@ def test_the_wrong_content_is_not_put_in_place(site: Site, tmp_path: Path, photo
     assert not (tmp_path / "phototour-liberty").exists()
     sha256 = download(data, tmp_path / "other", retry=QUICK).sha256
     assert download(replace(data, sha256=sha256), tmp_path, retry=QUICK).is_new
+    assert not (tmp_path / "phototour-liberty.sha256").exists()  # the hash of the catalogue counts
+
+
+def test_a_set_that_changed_since_the_first_download_is_refused(
+    site: Site, tmp_path: Path, phototour: dict[str, bytes]
+) -> None:
+    data = liberty(site.put("liberty.zip", zipped(phototour)))
+    download(data, tmp_path, retry=QUICK)
+    sheet = tmp_path / "phototour-liberty" / "patches0000.bmp"
+    content = bytearray(sheet.read_bytes())
+    content[-1] ^= 1
+    sheet.write_bytes(content)
+    with pytest.raises(DoapError, match=r"that of the first download had sha256:[0-9a-f]{64}; .*liberty\.sha256"):
+        download(data, tmp_path, retry=QUICK)
 
 
 def test_sets_of_several_archives_and_of_plain_files(site: Site, tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ class DataSet:
         files: Files to download.
         inspect: Returns the content of a folder; see `checking.py`.
         expected: Required counts of the content, for example of "patches".
-        sha256: Hash of the content, if known; see `checking.py`.
+        sha256: Hash of the content, if it is published; see `checking.py`. Otherwise that of the first download is
+            recorded.
         companions: Names of further data sets that are downloaded with it.
     """
 
@@ -76,6 +77,21 @@ class DataSet:
     expected: Mapping[str, int]
     sha256: str | None = None
     companions: tuple[str, ...] = ()
+
+
+def is_plain_http(url: str) -> bool:
+    """Return whether a URL is not encrypted, so that others on the way can change what it delivers."""
+    return url.lower().startswith("http:")
+
+
+def describe_plain_http() -> str:
+    """Return a line on the data sets of the catalogue that come over plain http, from all mirrors or from some."""
+    names: dict[str, list[str]] = {"from all mirrors": [], "from some mirrors": []}
+    for data in CATALOGUE.values():
+        plain = [[is_plain_http(url) for url in file.urls] for file in data.files]
+        if any(map(any, plain)):
+            names["from all mirrors" if any(map(all, plain)) else "from some mirrors"].append(data.name)
+    return "; ".join(f"over plain http {mirrors}: {', '.join(sets)}" for mirrors, sets in names.items() if sets)
 
 
 def find_dataset(name: str) -> DataSet:

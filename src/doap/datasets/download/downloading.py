@@ -2,20 +2,24 @@
 
 A data set is the folder NAME of a root folder. Files are downloaded to downloads/NAME; a complete file there, from an
 earlier run or copied manually, is not downloaded again.
+
+No hash of the official data is published for the mirrors of the catalogue. The hash of the content is therefore
+recorded the first time, in NAME.sha256 beside the folder, and compared each time after.
 """
 
+import re
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from doap.datasets.download.catalogue import DataSet, RemoteFile
+from doap.datasets.download.catalogue import DataSet, RemoteFile, is_plain_http
 from doap.datasets.download.checking import Content, content_hash
 from doap.datasets.download.fetching import RetryPolicy, fetch
 from doap.datasets.download.unpacking import is_archive, unpack
 from doap.errors import DoapError
-from doap.files import atomic_folder
+from doap.files import atomic_folder, write_text
 from doap.types import StepProgress, no_step_progress
 
 TOLERANCE = 4  # limit of a file and of its unpacked content, relative to the size in the catalogue
@@ -29,13 +33,20 @@ class DownloadResult:
         folder: Its folder.
         counts: Counts of its content, as text.
         sha256: Hash of its content.
+        record: File of the hash of the first download, which is the same; None if it cannot be written, or if the hash
+            is in the catalogue.
         is_new: Whether it was downloaded by this call.
+        is_recorded_now: Whether the record was written by this call.
+        plain_urls: URLs of the files that this call downloaded over plain http.
     """
 
     folder: Path
     counts: str
     sha256: str
+    record: Path | None
     is_new: bool
+    is_recorded_now: bool
+    plain_urls: tuple[str, ...] = ()
 
 
 def download(
@@ -57,20 +68,22 @@ def download(
         progress: Callback, called as progress(step, bytes done, total or None if unknown).
 
     Raises:
-        DoapError: If the download or the check fails; `root`/NAME is unchanged then.
+        DoapError: If the download or the check fails, or the content is not that of the first download; `root`/NAME is
+            unchanged then.
     """
     target, downloads = root / data.name, root / "downloads" / data.name
     if target.exists():
-        return _check(data, target, target, False, progress)
-    for file in data.files:
-        _fetch_file(data, file, downloads / file.name, url, retry, progress)
+        return _result(data, target, *_check(data, target, target, progress))
+    urls = [_fetch_file(data, file, downloads / file.name, url, retry, progress) for file in data.files]
     with atomic_folder(target) as temporary:
         for file in data.files:
             _store(file, downloads / file.name, temporary, TOLERANCE * data.size, progress)
         try:
-            result = _check(data, temporary, target, True, progress)
+            checked = _check(data, temporary, target, progress)
         except DoapError as error:
             raise DoapError(f"{error}; to download it again, remove {downloads}") from error
+    plain_urls = tuple(url for url in urls if url and is_plain_http(url))
+    result = replace(_result(data, target, *checked), is_new=True, plain_urls=plain_urls)
     if not keep_archive:
         shutil.rmtree(downloads)
         with suppress(OSError):  # files of other data sets
@@ -93,14 +106,15 @@ def complete_content(data: DataSet, folder: Path) -> Content:
 
 def _fetch_file(
     data: DataSet, file: RemoteFile, target: Path, url: str | None, retry: RetryPolicy, progress: StepProgress
-) -> None:
+) -> str | None:
+    """Download a file and return its URL; None if it is there already."""
     if target.exists():
-        return
+        return None
     urls = file.urls
     if url is not None:
         is_file = len(data.files) == 1 and not url.endswith("/")
         urls = (url if is_file else f"{url.rstrip('/')}/{file.name}", *urls)
-    fetch(
+    return fetch(
         urls,
         target,
         TOLERANCE * data.size,
@@ -145,8 +159,12 @@ def _store(file: RemoteFile, source: Path, folder: Path, max_bytes: int, progres
     shutil.rmtree(unpacked)
 
 
-def _check(data: DataSet, folder: Path, target: Path, is_new: bool, progress: StepProgress) -> DownloadResult:
-    """Count, decode and hash the content of `folder`, which is `target` or will be renamed to it."""
+def _check(data: DataSet, folder: Path, target: Path, progress: StepProgress) -> tuple[str, str]:
+    """Count, decode and hash the content of `folder`, which is `target` or will be renamed to it.
+
+    Returns:
+        The counts as text, and the hash, which is that of the catalogue or of the first download.
+    """
     try:
         content = complete_content(data, folder)
         sha256 = content_hash(content, partial(progress, f"checking {data.name}"))
@@ -154,4 +172,39 @@ def _check(data: DataSet, folder: Path, target: Path, is_new: bool, progress: St
         raise DoapError(f"{target}: not a complete {data.name} ({error})") from error
     if data.sha256 not in (None, sha256):
         raise DoapError(f"{target}: the content has sha256:{sha256}, but {data.name} has sha256:{data.sha256}")
-    return DownloadResult(target, str(content), sha256, is_new)
+    first = _read_record(_record(target))
+    if data.sha256 is None and first not in (None, sha256):
+        raise DoapError(
+            f"{target}: the content has sha256:{sha256}, but that of the first download had sha256:{first}; if the "
+            f"official data were changed, remove {_record(target)}"
+        )
+    return str(content), sha256
+
+
+def _result(data: DataSet, target: Path, counts: str, sha256: str) -> DownloadResult:
+    """Return the result of a checked data set; record its hash if there is no other."""
+    record = _record(target)
+    is_recorded_now = data.sha256 is None and not record.exists()
+    if is_recorded_now:
+        try:
+            write_text(record, f"{sha256}\n")
+        except OSError:  # data of others, in a folder that is not writable
+            is_recorded_now = False
+    has_record = data.sha256 is None and record.exists()
+    return DownloadResult(target, counts, sha256, record if has_record else None, False, is_recorded_now)
+
+
+def _record(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _read_record(record: Path) -> str | None:
+    try:
+        text = record.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        text = ""
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise DoapError(f"{record}: not a SHA-256; remove it to record the hash again")
+    return text
