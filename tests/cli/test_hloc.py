@@ -50,6 +50,23 @@ def test_files_are_written_and_kept(doap: Doap, features: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_list_of_pairs_grows_with_the_matches(doap: Doap, features: Path) -> None:
+    words = ("hloc", features, "--matches", "m.h5", "-o", "out")
+    assert doap(*words)[0] == 0
+    match_pairs(features, [("a.png", "sub/b.png"), ("sub/b.png", "a.png")], Path("m.h5"))
+    assert doap(*words, "--verified")[::2] == (0, "")
+    assert Path("out/pairs-m.txt").read_text() == "a.png sub/b.png\nsub/b.png a.png\n"
+    assert doap(*words)[::2] == (0, "")
+    Path("out/pairs-m.txt").write_text("a.png a.png\n")  # by hand
+    status, _, errors = doap(*words, "--verified")
+    assert (status, errors) == (
+        1,
+        "doap: out/pairs-m.txt: exists with other pairs; choose another output, or --force to replace it\n",
+    )
+    assert Path("out/pairs-m.txt").read_text() == "a.png a.png\n"
+    assert doap(*words, "--verified", "--force")[0] == 0
+
+
 @pytest.mark.usefixtures("features")
 def test_the_name_of_a_model_does_not_lead_out_of_the_folder(doap: Doap) -> None:
     weights = Path(shutil.copy(find_weights("doap-demo-128"), "shared.safetensors"))

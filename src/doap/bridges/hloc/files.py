@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1  # version of what is written
 OWNER = "doap"  # attribute of a file: digest of its sources; of a group: that it was written here
+PAIR_LIST = "doap_pairs"  # attribute of a match file: digest of the list of pairs written with it
 DETECTION_NOISE = 1.0  # pixels at the size of detection, as hloc assumes for DoG
 # Bits as floats: one of information per number. Level 4 gets to 1.5; higher levels take much longer for little.
 COMPRESSION = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
@@ -140,11 +142,13 @@ def export_matches(
     with only_writer(target):
         is_current = _is_current(target, "matches0", digest, force)
         if pairs is not None and lines is not None:
-            _write_lines(Path(pairs), lines, force or target.exists())
+            _write_lines(Path(pairs), lines, target.parent, force)
         if is_current:
             return False
         with create_file(target, 0) as file:
             file.attrs[OWNER] = digest
+            if lines is not None:
+                file.attrs[PAIR_LIST] = _digest([lines])
             for done, (group, (first, second)) in enumerate(groups.items(), 1):
                 counts = count(first), count(second)
                 _write(file, group, _pair_arrays(found[first, second], counts, bits, verified))
@@ -195,10 +199,26 @@ def _pair_lines(pairs: Iterable[Pair]) -> str:
     return "".join(f"{first} {second}\n" for first, second in pairs)
 
 
-def _write_lines(path: Path, lines: str, force: bool) -> None:
-    if path.exists() and not force and (not path.is_file() or path.read_bytes() != lines.encode()):
-        raise DoapError(f"{path}: exists with other pairs; choose another output, or --force to replace it")
+def _write_lines(path: Path, lines: str, folder: Path, force: bool) -> None:
+    """Write a list of pairs, unless it exists; replace another one only if a match file in the folder came with it."""
+    if path.is_dir():
+        raise DoapError(f"{path}: is a folder; choose another output")
+    if path.exists() and not force:
+        existing = path.read_bytes().decode(errors="replace")
+        if existing == lines:
+            return
+        if _digest([existing]) not in _pair_lists(folder):
+            raise DoapError(f"{path}: exists with other pairs; choose another output, or --force to replace it")
     write_text(path, lines)
+
+
+def _pair_lists(folder: Path) -> set[str]:
+    """Return the digests of the lists that were written with the match files in a folder."""
+    digests = set()
+    for path in folder.glob("*.h5"):
+        with suppress(DoapError), open_file(path) as file:  # a file of others may be anything
+            digests.add(str(file.attrs.get(PAIR_LIST)))
+    return digests
 
 
 def _write(file: "h5py.File", name: str, arrays: Mapping[str, NDArray[Any]], compressed: str | None = None) -> None:
