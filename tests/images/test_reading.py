@@ -187,6 +187,16 @@ def test_images_are_opened_in_one_place() -> None:
     assert users == {"reading.py"}
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("suffix", ["png", "jpg", "tiff", "webp"])
+def test_large_images_are_read_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(RAMP / np.float32(9) if suffix == "tiff" else RAMP).save(tmp_path / f"a.{suffix}", exif=exif)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", RAMP.size * 2 // 3)
+    assert read_grey(tmp_path / f"a.{suffix}").shape == (8, 6)
+
+
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     with pytest.raises(DoapError, match="no such file"):
         read_grey(tmp_path / "nothing.jpg")

@@ -1,9 +1,10 @@
 """Reading images as grey: colour, alpha, 16 bit and EXIF rotation are handled, unsafe files are rejected."""
 
+import math
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -22,7 +23,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "PPM", "BMP", "GIF", "TIFF", "JPEG2000") + (
 )
 BAND_PIXELS = 1 << 22  # that are converted at a time, where the conversion takes many bytes per pixel
 
-_warning_filters = threading.Lock()  # they are those of all threads
+_warning_filters = threading.RLock()  # they are those of all threads
 
 
 def read_grey(path: Path | str, exif_rotation: bool = True) -> Grey:
@@ -57,7 +58,10 @@ def open_image(
         DoapError: If the file does not exist or cannot be decoded, also by an error in the block.
     """
     try:
-        with _open(source) as image:
+        with _without_size_warning():
+            image = Image.open(source, formats=FORMATS)
+        is_large = image.width * image.height > (Image.MAX_IMAGE_PIXELS or math.inf)
+        with image, _without_size_warning() if is_large else nullcontext():
             yield image
     except DoapError:
         raise
@@ -77,11 +81,12 @@ def open_image(
         raise DoapError(f"{name}: cannot be decoded ({lines[0]}); {advice}") from error
 
 
-def _open(source: Path | IO[bytes]) -> Image.Image:
-    """Open an image without a warning that it is large; above twice Pillow's limit it is refused."""
+@contextmanager
+def _without_size_warning() -> Iterator[None]:
+    """Suppress the warning that an image is large: only above twice the limit of the warning is it refused."""
     with _warning_filters, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        return Image.open(source, formats=FORMATS)
+        yield
 
 
 def to_grey(image: Image.Image) -> Grey:
