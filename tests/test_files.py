@@ -206,3 +206,33 @@ def test_names_in_figures_may_have_dollar_signs(tmp_path: Path, suffix: str) -> 
 def test_names_are_escaped_for_terminals() -> None:
     name = "a\nb\x1b[31m\x7f\x9bc\u2028\udcff é$.jpg"
     assert printable(name) == r"a\x0ab\x1b[31m\x7f\u009bc\u2028\xff é$.jpg"
+
+
+def test_a_symbolic_link_stays_and_leads_to_the_output(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    file, folder = tmp_path / "file.txt", tmp_path / "folder"
+    for link, name in ((file, "a.txt"), (folder, "b")):
+        link.symlink_to(tmp_path / "elsewhere" / name)
+    for content in ("first", "second"):  # what a link leads to need not exist
+        write_text(file, content)
+        with atomic_folder(folder, replace=True) as temporary:
+            (temporary / content).write_text(content)
+        assert (tmp_path / "elsewhere" / "a.txt").read_text() == content
+        assert [path.name for path in (tmp_path / "elsewhere" / "b").iterdir()] == [content]
+    with pytest.raises(DoapError, match="folder: exists already"), atomic_folder(folder):
+        pass
+    assert file.is_symlink()
+    assert folder.is_symlink()
+    names = ["a.txt", "b", "elsewhere", "file.txt", "folder", "second"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == names
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that root cannot write to")
+def test_errors_of_folders_that_cannot_be_written_name_the_output(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/proc/output")
+    for target in (Path("/proc/output"), link):
+        with pytest.raises(FileNotFoundError, match=f"'{target}'"):
+            write_text(target, "")
+        with pytest.raises(FileNotFoundError, match=f"'{target}'"), atomic_folder(target):
+            pass

@@ -1,6 +1,7 @@
 """Atomic writing of files and folders, names of files, the cache folder, and figures.
 
-An output appears under its final name only when it is complete.
+An output appears under its final name only when it is complete. An output that is a symbolic link stays one: the file
+or folder that it leads to is written.
 """
 
 import errno
@@ -37,31 +38,42 @@ def atomic_file(target: Path) -> Iterator[Path]:
     Raises:
         OSError: If the file cannot be written, such as on a full disk; it names the target.
     """
-    make_folder(target.parent)
-    suffix = target.suffix if len(os.fsencode(target.suffix)) <= MAX_SUFFIX else ""
-    with _naming(target):
-        handle, name = tempfile.mkstemp(prefix=_temporary_prefix(target.stem), suffix=suffix, dir=target.parent)
+    final = _follow(target)
+    make_folder(final.parent)
+    suffix = final.suffix if len(os.fsencode(final.suffix)) <= MAX_SUFFIX else ""
+    prefix = _temporary_prefix(final.stem)
+    with _naming(target, final.with_name(prefix)):
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=final.parent)
         os.close(handle)
         temporary = Path(name)
         try:
             yield temporary
             _flush_to_disk(temporary)
             temporary.chmod(0o666 & ~_umask())
-            temporary.replace(target)
+            temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)
 
 
+def _follow(target: Path) -> Path:
+    """Return what a symbolic link leads to, which need not exist; other paths as they are."""
+    return Path(os.path.realpath(target)) if target.is_symlink() else target
+
+
 @contextmanager
-def _naming(target: Path) -> Iterator[None]:
-    """Name the target in errors that name its temporary file, or none: those of writing to an open file."""
+def _naming(target: Path, temporary: Path) -> Iterator[None]:
+    """Name the target in errors that name a temporary path, or none: those of writing to an open file.
+
+    Args:
+        target: The output as the caller names it.
+        temporary: First part of all temporary paths.
+    """
     try:
         yield
     except OSError as error:
         if type(error) is OSError and error.errno is None:  # NumPy's error of a full disk
             raise OSError(errno.EIO, str(error), str(target)) from error
-        prefix = str(target.with_name(_temporary_prefix(target.stem)))
-        if error.errno is not None and (error.filename is None or str(error.filename).startswith(prefix)):
+        if error.errno is not None and (error.filename is None or str(error.filename).startswith(str(temporary))):
             error.filename = str(target)
         raise
 
@@ -87,11 +99,13 @@ def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     Raises:
         DoapError: If `target` exists and is not to be replaced.
     """
-    _remove_leftovers(target)
-    if target.exists() and not replace:
+    final = _follow(target)
+    _remove_leftovers(final)
+    if final.exists() and not replace:
         raise DoapError(f"{target}: exists already; remove it or choose another name")
-    make_folder(target.parent)
-    temporary, handle = _make_locked_folder(target)
+    make_folder(final.parent)
+    with _naming(target, final.with_name(_temporary_prefix(final.name))):
+        temporary, handle = _make_locked_folder(final)
     old = temporary.with_suffix(OLD)
     try:
         yield temporary
@@ -99,9 +113,9 @@ def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
             if path.is_file():
                 _flush_to_disk(path)
         temporary.chmod(0o777 & ~_umask())
-        if replace and target.is_dir():
-            target.rename(old)
-        temporary.replace(target)
+        if replace and final.is_dir():
+            final.rename(old)
+        temporary.replace(final)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -192,7 +206,7 @@ def check_output(path: Path) -> None:
         raise DoapError(f"{path}: a name with more than {MAX_NAME} bytes; choose another path")
     if path.is_dir():
         raise DoapError(f"{path}: is a folder, not a file; choose another path")
-    existing = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    existing = next(folder for folder in _follow(path).absolute().parents if os.path.lexists(folder))
     if not existing.is_dir():
         raise DoapError(f"{path}: {existing} is a file, not a folder; choose another path")
     try:
