@@ -9,6 +9,7 @@ import skimage
 from PIL import Image
 
 from doap.bridges.dbow import read_vocabulary
+from folders.conftest import open_in_process
 from support.command_line import Doap
 
 MODEL = ("--model", "doap-tiny-256b", "--max-keypoints", "150", "--device", "cpu", "--workers", "1")
@@ -53,6 +54,20 @@ def test_a_vocabulary_is_trained_and_calibrated(doap: Doap, photos: Path) -> Non
     assert (status, errors.count("\n")) == (1, 1)
     assert "voc-features: holds features with frames = oriented, not upright" in errors
     assert not Path("other.yml").exists()
+
+
+def test_a_vocabulary_is_of_use_without_thresholds(doap: Doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ORB finds nothing in small images, which are described."""
+    monkeypatch.setattr("doap.folders.describing.open_engine", open_in_process)
+    monkeypatch.setattr("doap.folders.describing.start_loading", lambda *_: None)
+    for index in range(2):
+        Image.fromarray(skimage.data.coins()[20:80, 60 * index : 60 * index + 60]).save(tmp_path / f"{index}.png")
+    status, shown, errors = doap("dbow", tmp_path, "-o", "voc.txt", *OPTIONS)
+    assert (status, errors) == (0, "")
+    assert shown.splitlines()[-1] == (
+        "no thresholds: too few keypoints to calibrate thresholds; use images with texture"
+    )
+    assert len(read_vocabulary("voc.txt")) > 5
 
 
 @pytest.mark.parametrize(

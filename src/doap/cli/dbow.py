@@ -9,6 +9,7 @@ from doap.choices import DETECTOR_NAMES, FrameShape
 from doap.cli.console import choose_device, counting_bar, say, step_bar
 from doap.cli.engine_options import ForceOption, WorkersOption
 from doap.cli.model_options import DeviceOption, ModelOption, PrecisionOption, load_model
+from doap.errors import DoapError
 
 if TYPE_CHECKING:
     from doap.bridges.dbow import BuildSummary
@@ -90,20 +91,24 @@ def _report(summary: "BuildSummary", output: Path) -> None:
 
 
 def _calibrate(images: list[Path], settings: "DescribeSettings", device: str, seed: int) -> None:
-    """Calibrate the thresholds on some of the images, and print them."""
+    """Calibrate the thresholds on some of the images, and print them; the vocabulary is of use without them."""
     from doap.bridges.dbow import calibrate_thresholds
 
     model = load_model(settings.model, device, settings.precision)
     chosen = images[:: -(-len(images) // CALIBRATION_IMAGES)]
-    with counting_bar() as bar:
-        thresholds = calibrate_thresholds(
-            bar.track(chosen, description="calibrating"),
-            model,
-            detector=settings.detector,
-            frames=settings.frames,
-            max_keypoints=settings.max_keypoints,
-            seed=seed,
-        )
+    try:
+        with counting_bar() as bar:
+            thresholds = calibrate_thresholds(
+                bar.track(chosen, description="calibrating"),
+                model,
+                detector=settings.detector,
+                frames=settings.frames,
+                max_keypoints=settings.max_keypoints,
+                seed=seed,
+            )
+    except DoapError as error:
+        say(f"no thresholds: {error}", style="yellow")
+        return
     say(f"thresholds that accept as many wrong pairs as ORB's, medians of {len(thresholds.distances)} images:")
     say(f"{'descriptor':<16} {'threshold':<14} {'wrong pairs':>12} {'correct pairs':>14}")
     for descriptor, name, threshold, wrong, correct in thresholds.table():
