@@ -73,7 +73,7 @@ def align_task(task: AlignTask) -> tuple[Values, Values]:
     """
     import torch
 
-    from doap.images.patch_alignment import align_patches
+    from doap.matching.patch_alignment import align_patches
 
     patches = (np.load(file, mmap_mode="r")[rows] for file, rows in zip(task.files, task.rows.T, strict=True))
     result = align_patches(*map(torch.from_numpy, patches))

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from doap.images.patch_alignment import MARGIN, MAX_SHIFT, align_patches
+from doap.matching.patch_alignment import MARGIN, MAX_SHIFT, align_patches
 
 SIZE = 32
 
@@ -99,5 +99,5 @@ def test_patches_without_texture_are_not_similar() -> None:
 def test_chunks_do_not_matter(shifts: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = textures(0 * shifts), textures(shifts)
     expected = align_patches(first, second)
-    monkeypatch.setattr("doap.images.patch_alignment.CHUNK_SIZE", 7)
+    monkeypatch.setattr("doap.matching.patch_alignment.CHUNK_SIZE", 7)
     torch.testing.assert_close(align_patches(first, second).shifts, expected.shifts, atol=1e-5, rtol=0)
