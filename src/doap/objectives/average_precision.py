@@ -41,7 +41,8 @@ def relaxed_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
 
     Returns:
         (M, d), at least float32: counts up to M and distances near 0 need the precision. An output of zeros
-        has no direction: it stays 0, with gradient 0.
+        has no direction: it stays 0, with gradient 0. So do outputs whose squared length overflows or underflows,
+        in float32 those longer than 1e19 or shorter than 1e-19.
     """
     if kind == "real" and has_triton_kernels(outputs):
         unit: Tensor = import_module("doap.objectives.triton_rowwise").NormaliseRows.apply(outputs)
@@ -61,8 +62,11 @@ def zero_threshold(dtype: torch.dtype) -> float:
 
 
 def safe_sqrt(squared: Tensor) -> Tensor:
-    """Return √x, with value and gradient 0 where x is 0 up to rounding: there the slope of √ is infinite."""
-    is_positive = squared > zero_threshold(squared.dtype)
+    """Return √x, with value and gradient 0 where x is 0 up to rounding: there the slope of √ is infinite.
+
+    NaN stays NaN.
+    """
+    is_positive = ~(squared <= zero_threshold(squared.dtype))
     return torch.where(is_positive, squared, 1).sqrt() * is_positive
 
 

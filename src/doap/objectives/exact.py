@@ -14,7 +14,7 @@ def exact_average_precisions(distances: Tensor, relevant: Tensor, listed: Tensor
     """Return the tie-aware Average Precision of each query: the mean over all orders of items at equal distance.
 
     Args:
-        distances: (Q, N), smaller ranks first.
+        distances: (Q, N), smaller ranks first; finite.
         relevant: (Q, N) bool, which items are correct.
         listed: (Q, N) bool, which items are in the list.
 

@@ -15,7 +15,7 @@ def max_distance(kind: Kind, dimensions: int) -> float:
 
 def check_labels(name: str, labels: Tensor, items: int) -> None:
     """Raise a ValueError unless `labels` holds one integer per item."""
-    if labels.shape != (items,) or labels.is_floating_point():
+    if labels.shape != (items,) or labels.is_floating_point() or labels.is_complex():
         raise ValueError(f"{name} must be {items} integers, one per output, not {tuple(labels.shape)} {labels.dtype}")
 
 

@@ -73,6 +73,19 @@ def test_refuses_what_is_no_list() -> None:
         average_precision([1, float("nan")], [True, False])
     with pytest.raises(ValueError, match="more than positives=1"):
         average_precision([1, 2], [True, True], positives=1)
+    for probability in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ValueError, match=r"relevant must be in 0\.\.1"):
+            average_precision([1, 2], [1.0, probability])
+
+
+@pytest.mark.parametrize("levels", [(5e-324, 1e-323, 1.5e-323), (-np.inf, 0.0, np.inf), (1e308, 1.7e308, np.inf)])
+def test_only_the_order_of_distances_matters(levels: tuple[float, ...]) -> None:
+    random = np.random.default_rng(0)
+    ranks, relevant = random.integers(0, 3, 40), random.random(40) < 0.3
+    distances = np.array(levels)[ranks]
+    assert average_precision(distances, relevant) == average_precision(ranks, relevant)
+    assert false_positive_rate_at_recall(distances, relevant) == false_positive_rate_at_recall(ranks, relevant)
+    assert average_precision(np.where(distances == 0, -0.0, distances), relevant) == average_precision(ranks, relevant)
 
 
 def try_every_threshold(distances: list[float], same: list[bool], recall: float) -> float:

@@ -1,9 +1,13 @@
 """The curve against every threshold tried by hand, and its area against scikit-learn's."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from doap.evaluation.metrics.official import official_roc_area
 from doap.evaluation.metrics.roc import recalls_at, roc, roc_area
 
 
@@ -41,3 +45,28 @@ def test_a_descriptor_that_maps_all_to_one_point_is_worth_nothing() -> None:
     assert (rates.tolist(), recalls.tolist()) == ([0, 1], [0, 1])
     assert roc_area(rates, recalls) == 0.5
     assert recalls_at(rates, recalls, np.array([0.5])).tolist() == [0]
+
+
+@pytest.mark.parametrize("levels", [(5e-324, 1e-323, 1.5e-323), (-np.inf, 0.0, np.inf), (1e308, 1.7e308, np.inf)])
+def test_only_the_order_of_distances_matters(levels: tuple[float, ...]) -> None:
+    ranks, same = np.random.default_rng(0).integers(0, 3, 40), np.arange(40) < 15
+    found, expected = roc(np.array(levels)[ranks], same), roc(ranks.astype(np.float64), same)
+    np.testing.assert_array_equal(found, expected)
+    assert official_roc_area(np.array(levels)[ranks], same) == official_roc_area(ranks, same)
+
+
+@pytest.mark.parametrize("measure", [roc, official_roc_area])
+@pytest.mark.parametrize(
+    ("distances", "same", "message"),
+    [
+        ([], [], "needs pairs that match and pairs that do not"),
+        ([1.0, 2.0], [True, True], "needs pairs that match and pairs that do not"),
+        ([1.0, np.nan], [True, False], "not a number"),
+        ([1.0, 2.0], [True], "one distance and one label per pair"),
+    ],
+)
+def test_refuses_what_is_no_test(
+    measure: Callable[[Any, Any], object], distances: list[float], same: list[bool], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        measure(np.array(distances), np.array(same, bool))

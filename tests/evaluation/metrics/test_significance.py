@@ -123,3 +123,11 @@ def test_each_two_are_compared_pair_by_pair() -> None:
 def test_sequences_are_resampled_and_pairs_where_there_is_one_sequence() -> None:
     assert clusters_of(SCORES) == ["s", "s", "t", "t", "t", "t"]
     assert clusters_of(SCORES[2:]) == ["1", "1", "2", "2"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_refused(value: float) -> None:
+    """A comparison with NaN is false, and p would be 0."""
+    for function in (mean_interval, sign_flip_test):
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            function([0.5, value], ["a", "b"])

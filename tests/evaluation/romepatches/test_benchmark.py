@@ -91,6 +91,9 @@ def test_one_point_for_all_gains_nothing() -> None:
 def test_nothing_to_find_is_an_error() -> None:
     with pytest.raises(DoapError, match="no query has another patch of its group"):
         mean_average_precision(np.ones((3, 8), np.float32), np.arange(3))
+    for count in (0, 3):
+        with pytest.raises(DoapError, match="no query has another patch"):
+            mean_average_precision(np.ones((count, 8), np.float32), np.zeros(count, np.int64), np.zeros(count, bool))
 
 
 @pytest.fixture

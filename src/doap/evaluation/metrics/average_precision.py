@@ -29,8 +29,10 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike, positives: int 
         >>> average_precision([1, 1], [True, False])  # first or second with equal probability
         0.75
     """
-    distance, _ = _check_list("item", distances, relevant)
+    distance, _ = check_list("item", distances, relevant)
     probability = np.asarray(relevant, np.float64)
+    if not ((probability >= 0) & (probability <= 1)).all():
+        raise ValueError("the probability that an item is relevant must be in 0..1")
     listed = float(probability.sum())
     total = listed if positives is None else positives
     if total < listed:
@@ -68,18 +70,24 @@ def false_positive_rate_at_recall(distances: ArrayLike, same: ArrayLike, recall:
         >>> false_positive_rate_at_recall([0.1, 0.3, 0.2, 0.3, 0.4], [True, True, False, False, False])
         0.6666666666666666
     """
-    distance, match = _check_list("pair", distances, same)
+    distance, match = check_pairs(distances, same)
     if not 0 < recall <= 1:
         raise ValueError(f"recall must be in (0, 1], not {recall}")
-    if match.all() or not match.any():
-        raise ValueError("needs pairs that match and pairs that do not")
     matching = np.sort(distance[match])
     reached = np.arange(1, len(matching) + 1) / len(matching)
     threshold = matching[np.searchsorted(reached, recall)]
     return float((distance[~match] <= threshold).mean())
 
 
-def _check_list(item: str, distances: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def check_pairs(distances: ArrayLike, same: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return (N,) distances and (N,) labels of pairs as arrays; raise ValueError as `check_list`, or for one label."""
+    distance, match = check_list("pair", distances, same)
+    if match.all() or not match.any():
+        raise ValueError("needs pairs that match and pairs that do not")
+    return distance, match
+
+
+def check_list(item: str, distances: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return (N,) distances and (N,) labels as arrays; raise ValueError for other shapes or NaN."""
     distance = np.asarray(distances, dtype=np.float64)
     label = np.asarray(labels, dtype=bool)

@@ -6,6 +6,8 @@ The exact metrics are in `average_precision` and `roc`.
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.evaluation.metrics.average_precision import check_list, check_pairs
+
 
 def official_average_precision(
     distances: NDArray[np.generic], relevant: NDArray[np.bool_], positives: int | None = None
@@ -22,6 +24,7 @@ def official_average_precision(
         relevant: (N,) bool.
         positives: P, if some were never retrieved; by default the number of relevant items in the list.
     """
+    check_list("item", distances, relevant)
     rank = 1 + np.flatnonzero(relevant[np.argsort(distances, kind="stable")])
     count = np.arange(1, len(rank) + 1)
     total = len(rank) if positives is None else positives
@@ -49,6 +52,7 @@ def official_roc_area(distances: NDArray[np.generic], relevant: NDArray[np.bool_
         distances: (N,), smaller ranks first.
         relevant: (N,) bool; both values must occur.
     """
+    check_pairs(distances, relevant)
     ordered = relevant[np.argsort(distances, kind="stable")]
     count = np.cumsum(ordered)
     return float(count[~ordered].sum() / (float(count[-1]) * (len(ordered) - count[-1])))

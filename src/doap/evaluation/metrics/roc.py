@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.evaluation.metrics.average_precision import check_pairs
+
 Rates = NDArray[np.float64]
 
 
@@ -15,9 +17,14 @@ def roc(distances: NDArray[np.float64], same: NDArray[np.bool_]) -> tuple[Rates,
 
     Returns:
         (T,) rates and (T,) recalls, both increasing from 0 to 1.
+
+    Raises:
+        ValueError: If a distance is NaN, or one of the kinds does not occur.
     """
+    distances, same = check_pairs(distances, same)
     order = np.argsort(distances, kind="stable")
-    last_of_tie = np.append(np.flatnonzero(np.diff(distances[order])), len(order) - 1)
+    ordered = distances[order]
+    last_of_tie = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(order) - 1)
     matching = np.cumsum(same[order])[last_of_tie]
     others = last_of_tie + 1 - matching
     return np.insert(others / others[-1], 0, 0.0), np.insert(matching / matching[-1], 0, 0.0)

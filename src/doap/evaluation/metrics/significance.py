@@ -138,5 +138,7 @@ def _by_cluster(values: NDArray[np.float64], clusters: Sequence[str]) -> tuple[N
     """Return the sum and the number of each cluster's values."""
     if len(values) != len(clusters) or not len(values):
         raise ValueError(f"needs one cluster per value, and at least one; not {len(clusters)} and {len(values)}")
+    if not np.isfinite(values).all():
+        raise ValueError("a value is NaN or infinite")
     _, index = np.unique(np.asarray(clusters), return_inverse=True)
     return np.bincount(index, weights=values).astype(np.float64), np.bincount(index).astype(np.int64)

@@ -48,7 +48,7 @@ def mean_average_precision(
         same = group[rows, None] == group
         values.append(exact_average_precisions(distances, same, in_list).cpu())
         progress(sum(map(len, values)), len(query_indices))
-    precisions = torch.cat(values)
+    precisions = torch.cat([torch.zeros(0, dtype=torch.float64), *values])
     defined = precisions[precisions.isfinite()]
     if not len(defined):
         raise DoapError("no query has another patch of its group to find; check the labels")
@@ -69,7 +69,7 @@ def distance_rows(
     if descriptors.dtype == np.uint8:  # for bits as 0 and 1, the squared distance is the Hamming distance
         values = torch.from_numpy(np.unpackbits(distinct, axis=1)).to(device).double()
     lengths = values.square().sum(1)
-    step = max(1, BLOCK_ENTRIES // len(descriptors))
+    step = max(1, BLOCK_ENTRIES // max(1, len(descriptors)))
     for start in range(0, len(queries), step):
         indices = queries[start : start + step]
         rows = repeat[torch.from_numpy(indices).to(device)]

@@ -39,7 +39,7 @@ class MatchingPairs:
 def unit_batch(outputs: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     """Check a batch and return its unit vectors (M, d) and its groups (M,), on the same device."""
     check_batch(outputs, groups)
-    return relaxed_descriptors(outputs, "real"), groups.to(outputs.device)
+    return relaxed_descriptors(outputs, "real"), groups.to(outputs.device, torch.int64)
 
 
 def related_patches(groups: Tensor, ignore: IgnoreTable | None) -> Tensor:
