@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridges.colmap.conftest import stay_in_process, write_photos
+from doap.bridges.colmap.project import find_new_images
 from support.command_line import Doap
 
 DESCRIBE = ("--model", "doap-tiny-128", "--max-keypoints", "300", "--min-response", "0")
@@ -93,6 +94,31 @@ def test_a_folder_of_others_is_refused_before_images_are_described(doap: Doap, m
         "doap: p/sparse: holds something else than models (notes.txt); choose another folder\n",
     )
     assert not Path("p/features").exists()
+
+
+def test_models_are_replaced_by_force_only_which_is_said_first(doap: Doap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doap.bridges.colmap.reconstruction.choose_engine", lambda: "colmap")
+    words = ("colmap", "photos", "-o", "p", *MODEL)
+    write_photos(Path("photos"))
+    Path("photos/words.jpg").write_text("words")  # is no new image, however often it cannot be read
+    assert doap(*words, "--pairs", "sequential", "--neighbours", "1")[0] == 0
+    Path("p/sparse/0").mkdir(parents=True)
+    status, shown, errors = doap(*words, "--pairs", "sequential", "--neighbours", "1", "--reconstruct")
+    assert (status, errors) == (0, "")
+    assert shown.endswith("p/sparse: holds models of an earlier run; --force replaces them\n")
+    status, _, errors = doap(*words, "--reconstruct")
+    assert (status, errors) == (1, "doap: p/sparse: holds models of earlier matches; --force replaces the models\n")
+    shutil.copy("photos/crop.png", "photos/new.png")
+    before = Path("p/database.db").read_bytes()
+    status, _, errors = doap(*words, "--reconstruct")
+    assert (status, errors) == (
+        1,
+        "doap: p/sparse: holds models without 1 new images, such as new.png; --force replaces the models, "
+        "without --reconstruct they are kept\n",
+    )
+    assert Path("p/database.db").read_bytes() == before
+    assert not Path("p/features/new.png.npz").exists()
+    assert find_new_images(Path("p/database.db"), Path("photos"), added=False) == []  # as with --database
 
 
 def test_a_scene_that_cannot_be_reconstructed_keeps_its_database(doap: Doap) -> None:

@@ -112,10 +112,7 @@ def colmap(
     if (output is None) == (database is None):
         raise DoapError("name the project to write with -o, or a database of COLMAP with --database")
     if reconstruct:
-        from doap.bridges.colmap.reconstruction import check_output, choose_engine
-
-        choose_engine()  # fails now, not after hours of matching; models may be there and are replaced by --force only
-        check_output(database.with_name(MODELS) if database else (output or Path()) / MODELS, force=True)
+        _check_reconstruction(images, database, output or Path(), force)
     settings = ProjectSettings(
         DescribeSettings(model, precision, detector, frames, max_keypoints, min_response, max_size),
         _pair_settings(pairs, neighbours, quadratic),
@@ -151,11 +148,33 @@ def _pair_settings(pairs: str, neighbours: int, quadratic: bool) -> "PairSetting
     return PairSettings(Path(pairs))
 
 
+def _check_reconstruction(images: Path, database: Path | None, project: Path, force: bool) -> None:
+    """Check that models can be written before hours of matching, as far as it can be known."""
+    from doap.bridges.colmap.project import DATABASE, find_new_images
+    from doap.bridges.colmap.reconstruction import check_output, choose_engine
+
+    choose_engine()
+    path = database or project / DATABASE
+    models = path.with_name(MODELS)
+    check_output(models, force=True)
+    if _has_models(models) and not force and (new := find_new_images(path, images, added=database is None)):
+        raise DoapError(
+            f"{models}: holds models without {len(new)} new images, such as {new[0]}; --force replaces the models, "
+            "without --reconstruct they are kept"
+        )
+
+
+def _has_models(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
 def _reconstruct(summary: "ProjectSummary", images: Path, force: bool) -> None:
     from doap.bridges.colmap.reconstruction import reconstruct
 
     output = summary.database.with_name(MODELS)
-    if output.exists() and not (force or summary.described or summary.matched):
+    if _has_models(output) and not force:
+        if summary.described or summary.matched:  # images were replaced, or other pairs were chosen
+            raise DoapError(f"{output}: holds models of earlier matches; --force replaces the models")
         say(f"{output}: holds models of an earlier run; --force replaces them")
         return
     with step_bar() as progress:

@@ -1,9 +1,10 @@
 """Folders of images to COLMAP databases with features and verified matches of doap."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from doap.bridges.colmap.cameras import read_image_camera
 from doap.bridges.colmap.database import Database, create_database, open_database
 from doap.bridges.colmap.filling import add_images, check_sizes, match_images, write_features
 from doap.bridges.colmap.pairs import choose_pairs, read_choice
@@ -35,8 +36,11 @@ class _Run:
     force: bool
     progress: StepProgress
 
-    def describe(self, names: Collection[str], output: Path, summary: ProjectSummary) -> FeatureCollection:
-        """Describe images."""
+    def describe(
+        self, images: list[NamedImage], output: Path, summary: ProjectSummary
+    ) -> tuple[FeatureCollection, list[NamedImage]]:
+        """Describe images; return their features, and the images that have some."""
+        names = [image.name for image in images]
         described = describe_folder(
             self.images,
             output,
@@ -53,7 +57,8 @@ class _Run:
             raise DoapError(f"none of {len(names)} images could be described, the first: {described.failures[0]}")
         summary.described, summary.without_keypoints = described.described, described.without_keypoints
         summary.failures += described.failures
-        return FeatureCollection(output)
+        features = FeatureCollection(output)
+        return features, [image for image in images if image.name in features.stamps]
 
     def fill(
         self,
@@ -148,8 +153,7 @@ def build_project(
     identity = run.settings.identity() | run.settings.cameras.identity()
     with only_writer(summary.database):
         is_new = not summary.database.exists() or _allowed(force, lambda: _check_project(summary.database, identity))
-        features = run.describe([image.name for image in named], summary.database.with_name(FEATURES), summary)
-        described = [image for image in named if image.name in features.stamps]
+        features, described = run.describe(named, summary.database.with_name(FEATURES), summary)
         if is_new:
             create_database(summary.database, identity)
         with open_database(summary.database) as database:
@@ -208,8 +212,7 @@ def import_into_database(
         numbers = [stored[image.name].number for image in named]
         is_replaced = _allowed(force, lambda: _check_features(opened, summary.database, numbers, identity))
         output = summary.database.with_name(f"{summary.database.stem}-{FEATURES}")
-        features = run.describe([image.name for image in named], output, summary)
-        described = [image for image in named if image.name in features.stamps]
+        features, described = run.describe(named, output, summary)
         check_sizes(opened, described)
         with opened.transaction():
             if is_replaced:
@@ -217,6 +220,36 @@ def import_into_database(
             opened.write_settings(identity)
         run.fill(opened, features, described, listed, summary)
     return summary
+
+
+def find_new_images(database: Path, images: Path, *, added: bool) -> list[str]:
+    """Return the names of images that the next call would describe for the first time.
+
+    Args:
+        database: Database, which need not exist.
+        images: Folder of images.
+        added: Whether images that are not in the database are added to it, as by `build_project`.
+
+    Raises:
+        DoapError: If the database or the folder cannot be read.
+    """
+    stored, own = {}, {}
+    if database.exists():
+        with open_database(database) as opened:
+            stored, own = opened.images(), opened.stamps()
+    return [
+        image.name
+        for image in _find_images(images, ProjectSummary(database))
+        if (stored[image.name].number not in own if image.name in stored else added) and _is_image(image.path)
+    ]
+
+
+def _is_image(path: Path) -> bool:
+    try:
+        read_image_camera(path)
+    except DoapError:
+        return False
+    return True
 
 
 def _find_images(folder: Path, summary: ProjectSummary) -> list[NamedImage]:
