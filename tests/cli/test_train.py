@@ -6,6 +6,7 @@ import pytest
 
 from doap import Descriptor, load
 from doap.networks.card import read_card
+from doap.training import trainer
 from doap.training.recipe import RENAMED_KEYS, read_recipe
 from support.command_line import Doap
 from support.figures import record_figures
@@ -200,3 +201,53 @@ def test_own_photos_are_validated_by_default(doap: Doap, hpatches: Path) -> None
     assert (status, "validation AP" in shown) == (0, True)
     status, shown, _ = doap(*words, "other", "--set", "val_fraction=0")
     assert (status, "validation AP" in shown) == (0, False)
+
+
+def test_a_refused_training_does_not_block_its_folder(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    words = ("train", "r.yaml", "--data", hpatches, "-o", "run", "--device", "cpu")
+    one_scene = ("--set", "val_fraction=0.3", "--set", "in_sequence_negatives=false")  # for the validation
+    status, _, errors = doap(*words, *one_scene)
+    assert (status, errors.count("\n"), "validation: " in errors) == (1, 1, True)
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
+    assert doap(*words)[0] == 0
+    status, _, errors = doap(*words)
+    assert (status, errors.count("\n"), "run: exists already" in errors) == (1, 1, True)
+
+
+@pytest.mark.parametrize("command", ["train", "sweep", "study", "reproduce"])
+@pytest.mark.parametrize("device", ["meta", "vulkan", "cuda:99", "gpu", ""])
+def test_a_device_that_cannot_compute_is_one_line(
+    doap: Doap, hpatches: Path, tmp_path: Path, command: str, device: str
+) -> None:
+    words = {
+        "train": ("train", "r.yaml", "--data", hpatches, "-o", "run"),
+        "sweep": ("sweep", "r.yaml", "--data", hpatches, "--over", "seed=1", "--set", "val_fraction=0.3", "-o", "run"),
+        "study": ("study", "objectives", "--data", hpatches, "--val", hpatches, "-o", "run"),
+        "reproduce": ("reproduce", "figure-patches", "--data", tmp_path / "data", "-o", "run"),
+    }[command]
+    status, _, errors = doap(*words, "--device", device)
+    assert (status, errors.count("\n")) == (1, 1)
+    assert errors.startswith(f"doap: device {device}: ")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_checkpoint_is_one_line(
+    doap: Doap, hpatches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+    assert doap("train", "r.yaml", "--data", hpatches, "-o", "run", "--device", "cpu")[0] == 0
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    whole = load(tmp_path / "run" / "weights.safetensors", fast=False)
+    for file in ("weights.safetensors", "weights.json"):
+        (tmp_path / "run" / file).unlink()
+    content = bytearray(checkpoint.read_bytes())
+    content[-1] ^= 1
+    checkpoint.write_bytes(content)
+    status, _, errors = doap("train", "--resume", "run")
+    assert (status, errors.count("\n"), "and there is no earlier one" in errors) == (1, 1, True)
+    checkpoint.unlink()
+    (tmp_path / "run" / "log.csv").unlink()
+    assert doap("train", "--resume", "run")[0] == 0
+    assert same_weights(tmp_path / "run", whole)
+    assert not caplog.records

@@ -13,6 +13,7 @@ from doap.experiments import series as series_module
 from doap.experiments.series import Evaluator, Series
 from doap.experiments.study import best_settings, run_study
 from doap.experiments.study_plan import Study, read_study
+from doap.locking import only_writer
 from doap.training import trainer, validation
 from doap.training.log import Status
 from doap.training.objective import make_objective
@@ -158,6 +159,16 @@ def test_a_failed_training_is_never_selected(
     assert best_settings(rows) == {"ap": "lr=0.5"}
     monkeypatch.setattr(series_module, "train", None)  # what failed is not tried again
     assert run_study(study, Series(patches, tmp_path / "runs"), preferring("lr=2.0"), {}) == rows
+
+
+def test_one_process_at_a_time(study: Study, patches: PatchSet, tmp_path: Path) -> None:
+    series = Series(patches, tmp_path / "study")
+    with (
+        only_writer(series.folder, inside=True),
+        pytest.raises(DoapError, match="study: another process is writing it"),
+    ):
+        run_study(study, series, preferring(""), {})
+    assert not list(series.folder.iterdir())
 
 
 def test_other_errors_end_a_study(study: Study, patches: PatchSet, tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from doap import DoapError
-from doap.experiments.study_plan import list_studies, read_study
+from doap.experiments.study_plan import folder_name, list_studies, read_study
 from doap.training.recipe import read_recipe
 
 FILE = """
@@ -68,6 +69,14 @@ def test_errors_are_one_line(tmp_path: Path, change: tuple[str, str], message: s
         read_study(tmp_path / "s.yaml")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_folders_of_settings_that_are_paths() -> None:
+    name = folder_name("ap", "teacher=/runs/large/weights.safetensors", 1)
+    assert re.fullmatch(r"ap,teacher=runs-large-weights\.safetensors-[0-9a-f]{8},seed=1", name)
+    assert name != folder_name("ap", "teacher=/runs-large/weights.safetensors", 1)
+    assert folder_name("ap", f"teacher={200 * 'x'}", 1) != folder_name("ap", f"teacher={201 * 'x'}", 1)
+    assert len(folder_name(80 * "a", f"initial_weights=/{200 * 'ä/'}", 2**64 - 1)) < 200
 
 
 def test_a_missing_study_names_those_that_ship() -> None:

@@ -180,8 +180,49 @@ def test_folders_of_other_trainings_are_refused_before_any_begins(
     with pytest.raises(DoapError, match=r"seed=2: holds a run on another set"):
         run_sweep(plan_sweep(recipe, "seed=1,2"), Series(fewer, tmp_path / "sweep"), closeness)
     (tmp_path / "sweep" / "seed=1").mkdir()
+    (tmp_path / "sweep" / "seed=1" / "photo.jpg").touch()
     with pytest.raises(DoapError, match=r"seed=1: not a run folder, or its run.json is damaged; choose"):
         run_sweep(plan_sweep(recipe, "seed=1,2"), Series(patches, tmp_path / "sweep"), closeness)
+
+
+def test_a_value_that_does_not_fit_the_set_is_refused_before_any_begins(
+    recipe: Path, patches: PatchSet, tmp_path: Path
+) -> None:
+    with pytest.raises(DoapError, match="lower batch_size"):
+        run_sweep(plan_sweep(recipe, "batch_size=32,5000"), Series(patches, tmp_path / "sweep"), closeness)
+    assert not list((tmp_path / "sweep").iterdir())
+
+
+def test_one_process_at_a_time(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned, series = plan_sweep(recipe, "seed=1"), Series(patches, tmp_path / "sweep")
+
+    def sweep_again(run: Path, model: Descriptor) -> dict[str, float]:
+        with pytest.raises(DoapError, match="sweep: another process is writing it"):
+            run_sweep(planned, series, closeness)
+        return closeness(run, model)
+
+    assert len(run_sweep(planned, series, sweep_again)) == 1
+
+
+@pytest.mark.parametrize("length", [1, 60])
+def test_paths_are_values(recipe: Path, patches: PatchSet, tmp_path: Path, length: int) -> None:
+    folder = tmp_path / (length * "x")
+    teachers = [folder / name / "weights.safetensors" for name in ("a", "b")]
+    for seed, teacher in enumerate(teachers):
+        train(read_recipe(recipe, [f"seed={seed}"]), patches, teacher.parent)
+    planned = plan_sweep(recipe, f"teacher={teachers[0]},{teachers[1]},null", ["val_fraction=0.34"])
+    first, second, last = planned.recipes
+    assert (planned.value(first), planned.value(second), planned.value(last)) == (*map(str, teachers), None)
+    assert all(name.startswith("teacher=") and "/" not in name and len(name) < 80 for name in planned.recipes)
+    assert "a-weights.safetensors-" in first
+    assert "b-weights.safetensors-" in second
+    assert list(plan_sweep(recipe, f"teacher={teachers[0]}").recipes) == [first]
+    series = Series(patches, tmp_path / "sweep")
+    rows = run_sweep(planned, series, evaluate_on_val(planned, series))
+    assert [row["teacher"] for row in rows] == [*map(str, teachers), None]
+    folders = {path.name for path in series.folder.iterdir() if path.is_dir()}
+    assert folders == set(planned.recipes)
+    assert (series.folder / first / "weights.safetensors").exists()
 
 
 def exact_ap(patches: PatchSet, weights: Path) -> float:

@@ -69,7 +69,7 @@ def test_a_training_killed_twice_continues_to_the_same_weights(photo_set: Path, 
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, timeout=300, check=True
     )
-    killed, complete = "-9 checkpoint", "0 checkpoint weights"
+    killed, complete = "-9 checkpoint checkpoint-previous", "0 checkpoint weights"
     assert done.stdout.splitlines() == [complete, killed, killed, complete]
     assert same_weights(tmp_path / "killed", tmp_path / "whole")
     assert read_losses(tmp_path / "killed") == read_losses(tmp_path / "whole")

@@ -70,11 +70,10 @@ def reproduce(
     find_targets(targets, known)
     if steps and not folder.is_look_alike:
         raise DoapError("--steps is for look-alike sets; on the official ones, recipes have the epochs of the paper")
+    target = choose_device(device)
     if photos and not dry_run:
         _make_look_alike(photos, folder.folder, quick)
-    request = Request(
-        targets, known, folder, output, choose_device(device), jobs, tuple(settings or ()), quick, steps or STEPS
-    )
+    request = Request(targets, known, folder, output, target, jobs, tuple(settings or ()), quick, steps or STEPS)
     if dry_run:
         _describe(request)
         return

@@ -53,7 +53,7 @@ def train(
     from doap.cli.data_show import open_training_with_bar, open_with_bar
     from doap.training.distributed import is_rank_zero
     from doap.training.recipe import read_recipe, read_recorded_recipe
-    from doap.training.run_folder import DataSpec, read_run
+    from doap.training.run_folder import DataSpec, is_unstarted, read_run
     from doap.training.trainer import train as train_descriptor
 
     if resume:
@@ -69,10 +69,11 @@ def train(
         run, run_recipe = output, read_recipe(recipe, overrides)
         run_split = run_recipe.split
         source = DataSpec([str(path.absolute()) for path in data], str(val.absolute()) if val else "")
-        if is_rank_zero() and run.exists():
+        if is_rank_zero() and not is_unstarted(run):
             raise DoapError(f"{run}: exists already; choose another folder, or continue with --resume {run}")
     else:
         raise DoapError("give a RECIPE, --data and -o, or --resume; see doap train --help")
+    target = choose_device(device)
     training_set = open_training_with_bar([Path(path) for path in source.data], run_split)
     validation_set = open_with_bar(Path(source.validation)) if source.validation else None
     if is_rank_zero():
@@ -89,7 +90,7 @@ def train(
             run,
             name=run.name,
             source=source,
-            device=choose_device(device),
+            device=target,
             devices=devices or 1,
             validation=validation_set,
             progress=progress,
@@ -104,10 +105,11 @@ def _summarise(run: Path) -> None:
     from doap.training.log import read_losses, read_validation
 
     losses, validation = read_losses(run), read_validation(run)
-    draw_run(run)
-    say(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    if losses:  # none if the log was removed
+        draw_run(run)
+        say(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}; curves in {run / 'training.png'}")
     if validation:
         epoch, best = max(validation, key=lambda row: row[1])
         say(f"validation AP {100 * validation[-1][1]:.1f} %; best {100 * best:.1f} % after epoch {epoch}")
         say(f"best weights in {run / 'best.safetensors'}")
-    say(f"last weights in {run / 'weights.safetensors'}; curves in {run / 'training.png'}")
+    say(f"last weights in {run / 'weights.safetensors'}")

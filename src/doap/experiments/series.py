@@ -1,6 +1,7 @@
 """Several trainings on one set: each in its own run folder, the set loaded once."""
 
 import csv
+import hashlib
 import io
 import json
 import re
@@ -18,8 +19,8 @@ from doap.parsing.json_files import read_json
 from doap.training.data_cache import Data, DataCache
 from doap.training.log import Status
 from doap.training.recipe import RENAMED_KEYS, Recipe
-from doap.training.run_folder import WEIGHTS, DataSpec, check_run, is_complete
-from doap.training.trainer import IN_MEMORY, train
+from doap.training.run_folder import WEIGHTS, DataSpec, check_run, is_complete, is_unstarted
+from doap.training.trainer import IN_MEMORY, check_training, train
 
 Evaluator = Callable[[Path, Descriptor], Mapping[str, float]]
 """Evaluation of a run: `evaluate(run_folder, model)` returns measures by name, the most important first."""
@@ -29,6 +30,11 @@ RunRow = dict[str, Any]
 
 RunStatusCallback = Callable[[str, Status], None]
 """Callback of several trainings: `callback(run_name, status)`."""
+
+
+MAX_PART = 120  # bytes of a setting in the name of a folder
+MAX_READABLE = 40
+UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -54,13 +60,13 @@ class Series:
     cache: DataCache = field(default_factory=DataCache)
 
     def check(self, recipes: Mapping[str, Recipe]) -> None:
-        """Check that existing run folders hold these trainings, before any is started.
+        """Check that all trainings can run and that existing run folders hold them, before any is started.
 
         Args:
             recipes: Recipe of each run, by name.
 
         Raises:
-            DoapError: If a folder holds another training.
+            DoapError: If a folder holds another training, or a recipe does not fit the set.
         """
         make_folder(self.folder)
         for name, recipe in recipes.items():
@@ -68,8 +74,10 @@ class Series:
             old = self.folder / _old_name(name)
             if old.exists() and not run.exists():
                 old.rename(run)
-            if run.exists():
+            if not is_unstarted(run):
                 check_run(run, recipe, repr(self.data))
+            if not is_complete(run):
+                check_training(recipe, self.data, self.validation, self.cache)
 
     def train(self, name: str, recipe: Recipe) -> Descriptor:
         """Train or resume a run unless it is complete, and return its model."""
@@ -114,6 +122,20 @@ def shared_split(recipes: Iterable[Recipe]) -> str | None:
     if len(splits) > 1:
         raise DoapError("the trainings have different values of split, but share one training set; set the same split")
     return splits.pop()
+
+
+def folder_part(setting: str) -> str:
+    """Return a setting as part of the name of a run folder: the same if it can be, else short and with a hash.
+
+    Example:
+        >>> folder_part("lr=0.5"), folder_part("teacher=/runs/large/weights.safetensors")
+        ('lr=0.5', 'teacher=runs-large-weights.safetensors-129194ad')
+    """
+    if not UNSAFE.search(setting) and len(setting.encode()) <= MAX_PART:
+        return setting
+    key, _, value = setting.partition("=")
+    readable = re.sub(r"[^\w.+-]+", "-", value, flags=re.ASCII).strip("-.")[-MAX_READABLE:].lstrip("-.")
+    return f"{key}={readable}-{hashlib.sha256(setting.encode()).hexdigest()[:8]}"
 
 
 def weights_hash(run: Path) -> str | None:

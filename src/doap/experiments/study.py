@@ -12,6 +12,7 @@ from typing import Any
 from doap.errors import DoapError
 from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
 from doap.experiments.study_plan import Study, folder_name
+from doap.locking import only_writer
 from doap.parsing.json_files import read_json
 from doap.training.recipe import Recipe, upgrade_recipe
 from doap.training.run_folder import FAILURE
@@ -47,14 +48,15 @@ def run_study(
     Raises:
         DoapError: If the folder holds other trainings, before any is started; or if a training cannot run.
     """
-    progress = _StudyProgress(study, series, evaluate, dict(evaluated_by), on_row)
-    first_seed, *other_seeds = study.seeds
-    for run, settings in study.runs.items():
-        for setting in settings:
-            progress.measure(run, setting, first_seed)
-    for seed in other_seeds:
-        for run, setting in best_settings(progress.rows).items():
-            progress.measure(run, setting, seed)
+    with only_writer(series.folder, inside=True):
+        progress = _StudyProgress(study, series, evaluate, dict(evaluated_by), on_row)
+        first_seed, *other_seeds = study.seeds
+        for run, settings in study.runs.items():
+            for setting in settings:
+                progress.measure(run, setting, first_seed)
+        for seed in other_seeds:
+            for run, setting in best_settings(progress.rows).items():
+                progress.measure(run, setting, seed)
     return progress.rows
 
 

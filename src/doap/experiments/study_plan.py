@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from doap.errors import DoapError
+from doap.experiments.series import folder_part
 from doap.parsing.yaml_files import read_yaml
 from doap.training.recipe import MAX_SEED, Recipe, read_recipe
 
@@ -66,7 +67,7 @@ def folder_name(run: str, setting: str, seed: int) -> str:
         >>> folder_name("hardnet", "lr=0.5", 2), folder_name("ap", "", 0)
         ('hardnet,lr=0.5,seed=2', 'ap,seed=0')
     """
-    return ",".join([run, *([setting] if setting else []), f"seed={seed}"])
+    return ",".join([run, *([folder_part(setting)] if setting else []), f"seed={seed}"])
 
 
 def list_studies() -> list[str]:

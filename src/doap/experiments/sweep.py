@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from doap.errors import DoapError
-from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
+from doap.experiments.series import Evaluator, RunRow, Series, folder_part, weights_hash
+from doap.locking import only_writer
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.parsing.json_files import read_json
@@ -65,7 +66,7 @@ def plan_sweep(recipe: str | Path, over: str, settings: list[str] | None = None)
     for text in texts:
         variant = read_recipe(recipe, [*(settings or []), f"{key}={text}"])
         value = getattr(variant, key)
-        name = f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        name = folder_part(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
         if name in recipes:
             raise DoapError(f"--over {over}: {name} is repeated")
         recipes[name] = variant
@@ -94,17 +95,18 @@ def run_sweep(
     Raises:
         DoapError: If the folder holds other trainings, before any is started; or if a training fails.
     """
-    series.check(sweep.recipes)
-    earlier = _read_measures(series.folder / "sweep.json", sweep.key, record or {})
-    rows: list[RunRow] = []
-    runs: dict[str, Any] = {}
-    for name, recipe in sweep.recipes.items():
-        run = series.folder / name
-        measures = earlier.get(weights_hash(run) or "") or evaluate(run, series.train(name, recipe))
-        rows.append({sweep.key: sweep.value(name), **measures})
-        runs[name] = {**series.describe(name, recipe), "weights": weights_hash(run)}
-        series.write("sweep", rows, {"over": sweep.key, **(record or {}), "rows": rows, "runs": runs})
-        on_row(rows)
+    with only_writer(series.folder, inside=True):
+        series.check(sweep.recipes)
+        earlier = _read_measures(series.folder / "sweep.json", sweep.key, record or {})
+        rows: list[RunRow] = []
+        runs: dict[str, Any] = {}
+        for name, recipe in sweep.recipes.items():
+            run = series.folder / name
+            measures = earlier.get(weights_hash(run) or "") or evaluate(run, series.train(name, recipe))
+            rows.append({sweep.key: sweep.value(name), **measures})
+            runs[name] = {**series.describe(name, recipe), "weights": weights_hash(run)}
+            series.write("sweep", rows, {"over": sweep.key, **(record or {}), "rows": rows, "runs": runs})
+            on_row(rows)
     return rows
 
 

@@ -1,8 +1,11 @@
 """Where a training starts: from a checkpoint, its whole state in one safetensors file, or from a trained model."""
 
+import hashlib
 import json
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,10 +17,15 @@ from doap.files import atomic_file
 from doap.networks import registry
 from doap.networks.card import TrainingSet
 from doap.networks.network import PatchNetwork
+from doap.parsing.json_files import parse_json
 from doap.training.averaging import MovingAverage
 from doap.training.recipe import Recipe
 
 STATE_KEY = "place"  # in the metadata of the file
+CHECKSUM_KEY = "sha256"  # beside the state; one entry of the metadata, because the order of several is random
+DAMAGE = (OSError, SafetensorError, KeyError, TypeError, ValueError)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class TrainState:
 def save_checkpoint(
     path: Path, network: nn.Module, optimiser: torch.optim.SGD, state: TrainState, average: MovingAverage | None = None
 ) -> None:
-    """Write a checkpoint atomically: the previous one stays until this one is complete."""
+    """Write a checkpoint with its checksum, atomically; the one before stays, see `recover_checkpoint`."""
     tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
     for name, parameter in network.named_parameters():
         momentum = optimiser.state[parameter].get("momentum_buffer")
@@ -50,8 +58,42 @@ def save_checkpoint(
         tensors |= {f"average.{name}": value for name, value in average.network.state_dict().items()}
         tensors["steps"] = torch.tensor(average.steps)
     content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    values = asdict(state)
+    metadata = {STATE_KEY: json.dumps({**values, CHECKSUM_KEY: _checksum(values, content)})}
     with atomic_file(path) as temporary:
-        save_file(content, temporary, {STATE_KEY: json.dumps(asdict(state))})
+        save_file(content, temporary, metadata)
+        if path.exists():
+            path.replace(previous_checkpoint(path))
+
+
+def previous_checkpoint(path: Path) -> Path:
+    """Return the path of the checkpoint before the one of a path."""
+    return path.with_stem(f"{path.stem}-previous")
+
+
+def recover_checkpoint(path: Path) -> None:
+    """Replace a damaged checkpoint by the one before it, and log a warning.
+
+    A process that is killed while it replaces a checkpoint leaves only the one before, which is then used.
+
+    Raises:
+        DoapError: If the checkpoint is damaged and there is none before it that is not.
+    """
+    previous = previous_checkpoint(path)
+    if not path.exists():
+        if previous.exists():
+            previous.replace(path)
+        return
+    damage = _find_damage(path)
+    if damage is None:
+        return
+    if not previous.exists() or _find_damage(previous):
+        raise DoapError(
+            f"{path}: damaged, or not a checkpoint ({damage}), and there is no earlier one; remove it to train from "
+            "the start"
+        )
+    previous.replace(path)
+    logger.warning("%s: was damaged (%s); the training continues from the checkpoint before it", path, damage)
 
 
 def load_checkpoint(
@@ -63,14 +105,12 @@ def load_checkpoint(
         DoapError: If the file cannot be read or belongs to another training.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            state = TrainState(**json.loads(file.metadata()[STATE_KEY]))
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        state, tensors = _read_checkpoint(path)
         network.load_state_dict(_with_prefix("network.", tensors))
         if average:
             average.network.load_state_dict(_with_prefix("average.", tensors))
             average.steps = int(tensors["steps"])
-    except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
+    except (*DAMAGE, RuntimeError) as error:
         raise DoapError(f"{path}: not a checkpoint of this training ({' '.join(str(error).split())})") from error
     for name, parameter in network.named_parameters():
         if f"momentum.{name}" in tensors:
@@ -78,6 +118,37 @@ def load_checkpoint(
             momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])
             optimiser.state[parameter]["momentum_buffer"] = momentum
     return state
+
+
+def _read_checkpoint(path: Path) -> tuple[TrainState, dict[str, Tensor]]:
+    """Return the content of a checkpoint; raises one of `DAMAGE` if it is not whole.
+
+    Checkpoints of version 0.2 and earlier have no checksum.
+    """
+    with safe_open(path, framework="pt") as file:
+        values = dict(parse_json(file.metadata()[STATE_KEY]))
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    checksum = values.pop(CHECKSUM_KEY, None)
+    if checksum is not None and checksum != _checksum(values, tensors):
+        raise ValueError("its checksum differs")
+    return TrainState(**values), tensors
+
+
+def _find_damage(path: Path) -> str | None:
+    """Return why a checkpoint cannot be read, or None if it is whole."""
+    try:
+        _read_checkpoint(path)
+    except DAMAGE as error:
+        return " ".join(str(error).split())
+    return None
+
+
+def _checksum(state: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def check_initial_weights(recipe: Recipe) -> list[TrainingSet]:

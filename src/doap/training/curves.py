@@ -15,7 +15,8 @@ LOSS_COLOUR, AP_COLOUR = "#4575b4", "#1a9850"
 
 def draw_run(run: Path) -> None:
     """Draw the loss and the validation AP of a run folder as its training.png."""
-    draw_training(read_times(run), read_losses(run), read_validation(run), run / "training.png")
+    if losses := read_losses(run):  # none if the log was removed
+        draw_training(read_times(run), losses, read_validation(run), run / "training.png")
 
 
 def draw_losses(losses: Mapping[str, Sequence[float]], path: Path) -> None:

@@ -37,7 +37,7 @@ def make_fabric(recipe: Recipe, device: str, devices: int) -> "Fabric":
         devices: Processes, or GPUs, on this machine; ignored if `torchrun` or SLURM started the processes.
 
     Raises:
-        DoapError: If the machine has fewer GPUs.
+        DoapError: If the machine has fewer GPUs, or trainings do not run on the device.
     """
     from lightning.fabric import Fabric  # takes seconds to import
 
@@ -45,6 +45,8 @@ def make_fabric(recipe: Recipe, device: str, devices: int) -> "Fabric":
         logging.getLogger(library).setLevel(logging.WARNING)
     processes, nodes = launcher_processes() or (devices, 1)
     target = torch.device(device)
+    if target.type not in ("cpu", "cuda", "mps"):
+        raise DoapError(f"device {device}: trainings run on cpu, cuda or mps")
     if target.type == "cuda" and processes > torch.cuda.device_count():
         raise DoapError(f"--devices {processes}: this machine has {torch.cuda.device_count()} GPUs; use fewer")
     return Fabric(

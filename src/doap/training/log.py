@@ -4,7 +4,6 @@ Reading a loss from a GPU waits until the GPU has computed it, so losses are kep
 a time.
 """
 
-import csv
 import math
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from doap.errors import DoapError
 from doap.files import write_text
 
 STEPS_FILE = "log.csv"
@@ -176,13 +176,39 @@ def read_validation(run: Path) -> list[tuple[int, float]]:
     return [(int(row[0]), float(row[1])) for row in _read(run / EPOCHS_FILE, EPOCH_COLUMNS)]
 
 
+def has_steps(run: Path) -> bool:
+    """Return whether the log of a run has more than its first line, which may be incomplete."""
+    path = run / STEPS_FILE
+    return path.exists() and path.read_bytes().count(b"\n") > 1
+
+
 def _read(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
-    """Return the complete rows of a table; a killed process may leave an incomplete last line."""
+    """Return the complete rows of a table; a killed process may leave an incomplete last line.
+
+    Raises:
+        DoapError: If a line is damaged.
+    """
     if not path.exists():
         return []
-    text = path.read_text(encoding="utf-8")
-    complete = text[: text.rfind("\n") + 1]
-    return [row for row in csv.reader(complete.splitlines()) if len(row) == len(columns)][1:]
+    content = path.read_bytes()
+    rows = []
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            row = line.decode("ascii").split(",")
+            if number > 1:
+                _check_row(row, columns)
+                rows.append(row)
+        except ValueError as error:
+            raise DoapError(f"{path}: line {number} is damaged; remove the file, no weights depend on it") from error
+    return rows
+
+
+def _check_row(row: list[str], columns: tuple[str, ...]) -> None:
+    for value, column in zip(row, columns, strict=True):
+        if column in ("loss", "lr", "ap"):
+            float(value)
+        elif int(value) < 0:
+            raise ValueError(value)
 
 
 def _rewrite(path: Path, columns: tuple[str, ...], rows: list[list[str]]) -> None:

@@ -18,6 +18,7 @@ Objective = Literal[
     "ap", "hardnet", "hardnet-gor", "l2net", "sosnet", "hynet", "fastap", "smooth-ap", "triplet", "triplet-gor"
 ]
 EPOCHS_PER_STEP = 10
+MAX_STEPS = 300  # of the schedule; the next powers of ten are no floats
 MAX_SEED = MAX_INTEGER
 MAX_BINS = 65536  # as many as the largest descriptor has bits
 MAX_CLUSTERS = 4096  # the table of a sequence has K² entries
@@ -182,7 +183,7 @@ class Recipe(Architecture):
     def lr_at(self, epoch: int, fraction: float) -> float:
         """Return the learning rate after a fraction, in [0, 1), of an epoch."""
         if self.schedule == "steps":
-            return self.initial_lr() / float(10 ** (epoch // EPOCHS_PER_STEP))
+            return self.initial_lr() / float(10 ** min(epoch // EPOCHS_PER_STEP, MAX_STEPS))
         return self.initial_lr() * (1 - (epoch + fraction) / self.epochs)
 
     def to_yaml(self) -> str:

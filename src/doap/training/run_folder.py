@@ -1,8 +1,9 @@
 """Run folders: their files, and whether one belongs to a training.
 
 A run folder holds recipe.yaml; run.json (data, device, versions); log.csv and validation.csv; tensorboard/; mined.npz,
-if the recipe mines labels; checkpoint.safetensors, to resume from; best.safetensors with its card, if there is
-validation; and at the end weights.safetensors with its card.
+if the recipe mines labels; checkpoint.safetensors, to resume from, and until the end of the training the one before it;
+best.safetensors with its card, if there is validation; and at the end weights.safetensors with its card. While a
+process trains, it holds a lock on the file .lock.
 """
 
 import filecmp
@@ -22,11 +23,12 @@ from doap.datasets.official.training_set import SPLIT_LAYOUTS, layout_of, parts_
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
-from doap.files import atomic_folder
+from doap.files import atomic_file, write_text
 from doap.networks import registry
 from doap.networks.baselines import list_baselines
 from doap.networks.card import TrainingSet
 from doap.parsing.json_files import read_json
+from doap.training.log import EPOCHS_FILE, STEPS_FILE, has_steps, read_losses, read_validation
 from doap.training.recipe import Recipe, read_recorded_recipe
 from doap.version import __version__
 
@@ -35,6 +37,8 @@ CHECKPOINT, WEIGHTS, BEST, LAST_GOOD = (
 )
 FAILURE = "failure.json"
 MINED = "mined.npz"
+RECIPE, RECORD = "recipe.yaml", "run.json"
+TENSORBOARD = "tensorboard"
 
 
 @dataclass(frozen=True)
@@ -163,10 +167,10 @@ def list_training_sets(data: PatchSet | FrameSet, source: DataSpec, split: str |
 
 
 def start_run(run: Path, recipe: Recipe, info: dict[str, Any], mined: Path | None = None) -> None:
-    """Create a run folder, or check that the existing one holds the same, unfinished training.
+    """Write the record of a new run, or check that the folder holds the same, unfinished training.
 
     Args:
-        run: The folder.
+        run: The folder; one of a training without a step so far is used again.
         recipe: Recipe of the training.
         info: Content of run.json.
         mined: File of mined labels to copy to a new folder; an existing one must hold the same labels.
@@ -174,14 +178,39 @@ def start_run(run: Path, recipe: Recipe, info: dict[str, Any], mined: Path | Non
     Raises:
         DoapError: If the folder holds something else.
     """
-    if not run.exists():
-        with atomic_folder(run) as folder:
-            (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
-            (folder / "run.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
-            if mined:
-                shutil.copyfile(mined, folder / MINED)
+    if not is_unstarted(run):
+        _check_unfinished(run, recipe, info, mined)
         return
-    if not (run / "run.json").exists():
+    try:
+        _check_unfinished(run, recipe, info, mined)
+    except DoapError:
+        (run / MINED).unlink(missing_ok=True)
+    write_text(run / RECORD, json.dumps(info, indent=1) + "\n")  # first: it tells our files from a user's
+    write_text(run / RECIPE, recipe.to_yaml())
+    if mined:
+        with atomic_file(run / MINED) as temporary:
+            shutil.copyfile(mined, temporary)
+
+
+def is_unstarted(run: Path) -> bool:
+    """Return whether a folder is free for a new run: missing, empty, or of a training that has not made a step."""
+    if not run.exists():
+        return True
+    if not run.is_dir():
+        return False
+    names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
+    if not names:
+        return True
+    return (
+        RECORD in names
+        and names <= {RECORD, RECIPE, MINED, STEPS_FILE, EPOCHS_FILE, TENSORBOARD}
+        and not has_steps(run)
+    )
+
+
+def _check_unfinished(run: Path, recipe: Recipe, info: dict[str, Any], mined: Path | None) -> None:
+    """Check that a folder holds this training, unfinished; the arguments are those of `start_run`."""
+    if not (run / RECORD).exists():
         raise DoapError(f"{run}: exists and is not a run folder; choose another folder")
     check_run(run, recipe, info["patches"])
     if read_run(run).teacher != info["teacher"]:
@@ -197,6 +226,7 @@ def start_run(run: Path, recipe: Recipe, info: dict[str, Any], mined: Path | Non
         raise DoapError(f"{run}: was not started with the mined labels {mined}; choose another folder")
     if is_complete(run):
         raise DoapError(f"{run}: this training is complete; choose another folder for a new one")
+    read_losses(run), read_validation(run)  # fails before the set is loaded
 
 
 def check_run(run: Path, recipe: Recipe, patches: str) -> None:
@@ -207,7 +237,7 @@ def check_run(run: Path, recipe: Recipe, patches: str) -> None:
     """
     if read_run(run).patches != patches:
         raise DoapError(f"{run}: holds a run on another set; choose another folder")
-    if read_recorded_recipe(run / "recipe.yaml") != recipe:
+    if read_recorded_recipe(run / RECIPE) != recipe:
         raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
 
 
@@ -229,14 +259,17 @@ def read_run(run: Path) -> RunInfo:
         DoapError: If the folder is not a run folder.
     """
     try:
-        info = read_json(run / "run.json")
+        info = read_json(run / RECORD)
         data = [info["data"]] if isinstance(info["data"], str) else info["data"]
+        devices = int(info["devices"])
+        if devices < 1:
+            raise ValueError(devices)
         return RunInfo(
             source=DataSpec(list(map(str, data)), str(info["validation"])),
             split=str(info.get("split", "")),
             patches=str(info["patches"]),
             device=str(info["device"]),
-            devices=int(info["devices"]),
+            devices=devices,
             teacher=info.get("teacher"),
             initial_weights=info.get("initial_weights"),
         )

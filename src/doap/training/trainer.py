@@ -1,10 +1,11 @@
 """The training loop. `run_folder` lists the files that a run leaves."""
 
 import json
+import math
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from doap import onednn
 from doap.datasets.label_mining.mining import MinedLabels, mine_labels
 from doap.datasets.official.training_set import check_split
 from doap.errors import DoapError
+from doap.extents import check_extent
 from doap.files import write_text
-from doap.networks.architecture import build_network
+from doap.locking import only_writer
+from doap.networks.architecture import build_network, shapes_of
 from doap.networks.card import Origin
-from doap.networks.descriptor import Descriptor, to_input
+from doap.networks.descriptor import Descriptor, check_device, to_input
 from doap.networks.feature_maps import FeatureMapNetwork
 from doap.networks.network import PatchNetwork
 from doap.networks.registry import save
@@ -31,6 +34,8 @@ from doap.training.checkpoint import (
     check_initial_weights,
     load_checkpoint,
     load_initial_weights,
+    previous_checkpoint,
+    recover_checkpoint,
     save_checkpoint,
 )
 from doap.training.data_cache import Data, DataCache
@@ -63,13 +68,14 @@ from doap.training.run_folder import (
     start_run,
 )
 from doap.training.teacher import Teacher
-from doap.training.validation import Validation
+from doap.training.validation import Validation, check_validation
 from doap.types import Progress
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 CHECKPOINT_SECONDS = 30.0
+MAX_PARAMETERS = 10**9
 STEPS_PER_READ = 20  # losses read at once from a GPU, which would have to wait for each otherwise
 
 IN_MEMORY = DataSpec()
@@ -108,10 +114,11 @@ def train(
             are mined. Called again for an unfinished run, the copy is used.
 
     Raises:
-        DoapError: If the run folder holds another training, the set holds sequences outside the split of the recipe,
-            the mined labels are of another set or other settings, the initial weights are of another architecture, or
-            a loss or the weights are not finite.
+        DoapError: If the run folder holds another training, or another process trains in it; the set holds sequences
+            outside the split of the recipe; the mined labels are of another set or other settings; the initial weights
+            are of another architecture; or a loss or the weights are not finite.
     """
+    check_device(device)
     check_split(data, recipe.split, source.folders)
     precision = "bf16" if is_bfloat16(recipe, device) else "fp32"
     models = {key: identify_weights(key, getattr(recipe, key)) for key in ("teacher", "initial_weights")}
@@ -121,21 +128,46 @@ def train(
     if is_rank_zero() and mined:
         check_mined(mined, recipe, data, validation)
     cache = cache or DataCache()
+    data, validation = check_training(recipe, data, validation, cache)
+    origin = Origin(data=", ".join(source.data), training_sets=training_sets, recipe=recipe.model_dump(), notes=info)
+    with ExitStack() as stack:
+        if is_rank_zero():
+            stack.enter_context(only_writer(run, inside=True))
+            start_run(run, recipe, info, mined)
+            recover_checkpoint(run / CHECKPOINT)
+        fabric.launch()
+        fabric.barrier()
+        make_reproducible(fabric.device)
+        trainer = Trainer(recipe, data, run, fabric, progress, cache)
+        validate: Validation | None = None
+        if validation is not None and fabric.is_global_zero:
+            validate = Validation(validation, recipe, fabric.device, trainer.network.input_size, cache)
+        stack.enter_context(onednn.keep_enabled())  # the recipe can ask for bfloat16 on a CPU without it
+        return trainer.fit(Descriptor(trainer.result, recipe.kind, data.extent, name), origin, validate)
+
+
+def check_training(recipe: Recipe, data: Data, validation: Data | None, cache: DataCache) -> tuple[Data, Data | None]:
+    """Check that a recipe can be trained on a set, before anything is written; the arguments are those of `train`.
+
+    Returns:
+        The parts to train on and to validate on.
+
+    Raises:
+        DoapError: If the recipe does not fit one of the sets, or its network is too large.
+    """
+    check_extent(data.extent, "the extent of the set")
+    parameters = sum(math.prod(shape) for shape in shapes_of(recipe.architecture).values())
+    if parameters > MAX_PARAMETERS:
+        raise DoapError(
+            f"width={recipe.width} and dimensions={recipe.dimensions} give a network of {parameters:,} parameters; "
+            f"lower them, to at most {MAX_PARAMETERS:,} parameters"
+        )
     if recipe.val_fraction and validation is None:
         data, validation = cache.split(data, recipe)
     check_batches(data, recipe)
-    if is_rank_zero():
-        start_run(run, recipe, info, mined)
-    fabric.launch()
-    fabric.barrier()
-    make_reproducible(fabric.device)
-    trainer = Trainer(recipe, data, run, fabric, progress, cache)
-    validate: Validation | None = None
-    if validation is not None and fabric.is_global_zero:
-        validate = Validation(validation, recipe, fabric.device, trainer.network.input_size, cache)
-    origin = Origin(data=", ".join(source.data), training_sets=training_sets, recipe=recipe.model_dump(), notes=info)
-    with onednn.keep_enabled():  # the recipe can ask for bfloat16 on a CPU without it
-        return trainer.fit(Descriptor(trainer.result, recipe.kind, data.extent, name), origin, validate)
+    if validation is not None:
+        check_validation(validation, recipe)
+    return data, validation
 
 
 class Trainer:
@@ -203,6 +235,7 @@ class Trainer:
         if self.fabric.is_global_zero:
             self._save_checkpoint(self.state)
             save(descriptor, self.run / WEIGHTS, self.recipe.architecture, origin)
+            previous_checkpoint(self.run / CHECKPOINT).unlink(missing_ok=True)
             remove_failure(self.run)
         self.fabric.barrier()
         return descriptor.eval()

@@ -11,7 +11,7 @@ from doap.networks.network import PatchNetwork
 from doap.objectives.average_precision import euclidean_distances, hamming_distances
 from doap.objectives.baselines.pairs import related_patches
 from doap.objectives.exact import exact_average_precisions
-from doap.training.batches import BatchLoader, PatchBatch
+from doap.training.batches import BatchLoader, PatchBatch, check_batches
 from doap.training.data_cache import Data, DataCache
 from doap.training.recipe import Recipe
 from doap.types import Kind
@@ -40,19 +40,12 @@ class Validation:
     def __init__(
         self, data: Data, recipe: Recipe, device: torch.device, size: int, cache: DataCache | None = None
     ) -> None:
-        batch_size = min(MAX_BATCH_SIZE, _largest_batch(data, recipe))
-        sampling = recipe.model_copy(update={"batch_size": batch_size, "source_weights": None})
-        try:
-            loader = BatchLoader(data, sampling, device, size, cache=cache)
-        except DoapError as error:
-            raise DoapError(f"validation: {error}; or set val_fraction=0") from None
+        loader = BatchLoader(data, check_validation(data, recipe), device, size, cache=cache)
         self._batches: list[PatchBatch] = []
         epoch = 0
         while len(self._batches) < BATCHES:
             missing = range(BATCHES - len(self._batches))
             batches = [batch for batch, _ in zip(loader.batches(epoch), missing, strict=False)]
-            if not batches:
-                raise DoapError("the validation set is too small for a batch; raise val_fraction or lower batch_size")
             self._batches += batches
             epoch += 1
         self._kind = recipe.kind
@@ -79,6 +72,23 @@ class Validation:
         else:
             distances = hamming_distances((outputs > 0).float() * 2 - 1).round()
         return exact_average_precisions(distances, same, listed)
+
+
+def check_validation(data: Data, recipe: Recipe) -> Recipe:
+    """Check that a set can validate the trainings of a recipe, and return the recipe of its batches.
+
+    Raises:
+        DoapError: If the recipe does not fit the set, or the set is too small for a batch.
+    """
+    batch_size = min(MAX_BATCH_SIZE, _largest_batch(data, recipe))
+    sampling = recipe.model_copy(update={"batch_size": batch_size, "source_weights": None})
+    try:
+        sampler = check_batches(data, sampling)
+    except DoapError as error:
+        raise DoapError(f"validation: {error}; or set val_fraction=0") from None
+    if not sampler.count(0):
+        raise DoapError("the validation set is too small for a batch; raise val_fraction or lower batch_size")
+    return sampling
 
 
 class CommonValidation:

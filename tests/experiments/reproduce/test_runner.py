@@ -31,7 +31,8 @@ def jobs(tmp_path: Path) -> list[Job]:
 
 @pytest.mark.slow
 def test_a_training_that_cannot_run_stops_the_others_at_once(jobs: list[Job]) -> None:
-    jobs[1].run.mkdir(parents=True)  # not a run folder
+    jobs[1].run.mkdir(parents=True)
+    (jobs[1].run / "photo.jpg").touch()  # not a run folder
     with pytest.raises(DoapError, match="second: exists and is not a run folder"):
         run_trainings(jobs, 2, lambda *_: None)
     assert not multiprocessing.active_children()

@@ -18,7 +18,7 @@ from doap.experiments.reproduce.targets import Training
 from doap.training.data_cache import Data, DataCache
 from doap.training.log import Status
 from doap.training.recipe import Recipe
-from doap.training.run_folder import FAILURE, WEIGHTS, DataSpec, check_run, is_complete
+from doap.training.run_folder import FAILURE, WEIGHTS, DataSpec, check_run, is_complete, is_unstarted
 from doap.training.trainer import train
 
 Report = Callable[[str, float, int, int], None]
@@ -81,7 +81,7 @@ def check_runs(jobs: Sequence[Job]) -> None:
     """
     loader = _Loader()
     for job in jobs:
-        if job.run.exists():
+        if not is_unstarted(job.run):
             check_run(job.run, job.recipe, repr(loader.open(job)))
 
 
