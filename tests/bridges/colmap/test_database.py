@@ -307,6 +307,23 @@ def test_a_locked_database_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
             mine.images()
 
 
+@pytest.mark.parametrize(
+    ("pragma", "message"),
+    [
+        ("max_page_count = 1", r"d\.db: cannot be written \(database or disk is full\); .*: make room and run"),
+        ("query_only = 1", r"d\.db: cannot be written \(attempt to write a readonly database\); allow writing to it"),
+    ],
+)
+def test_a_database_that_cannot_be_written_is_one_line(tmp_path: Path, pragma: str, message: str) -> None:
+    create_database(tmp_path / "d.db", {"model": "a"})
+    with pytest.raises(DoapError, match=message), open_database(tmp_path / "d.db") as database:
+        database.connection.execute(f"PRAGMA {pragma}")
+        with database.transaction():
+            database.write_settings({"model": "b" * 100_000})
+    with open_database(tmp_path / "d.db") as database:
+        assert database.settings() == {"model": "a"}
+
+
 def scene(count: int = 200, planar: bool = False) -> tuple[Any, Any, Any, Any, Any]:
     """Return points of a scene in two views, the intrinsics, and the pose of the second camera."""
     random = np.random.default_rng(0)

@@ -186,7 +186,7 @@ def test_unusable_input_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DoapError, match=r"database.db: no such database"):
         reconstruct(database, tmp_path, output)
     database.write_bytes(b"not a database" * 100)
-    with pytest.raises(DoapError, match=r"database.db: not a COLMAP database"):
+    with pytest.raises(DoapError, match=r"database.db: not a database of COLMAP; name another"):
         reconstruct(database, tmp_path, output)
     database.unlink()
     write_scene(database)

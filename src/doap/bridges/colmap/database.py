@@ -24,6 +24,19 @@ UNDEFINED_TYPE = -1  # of descriptors, since 4.0
 CAMERA_SENSOR = 0  # type of a sensor in rigs and frames
 LOCK_SECONDS = 10.0  # to wait for another process that writes
 
+NO_ROOM = "cannot be written ({error}); what is done is kept: make room and run the command again"
+NO_PERMISSION = "cannot be written ({error}); allow writing to it and to its folder, or name another"
+MESSAGES = {  # by SQLite's code of an error
+    sqlite3.SQLITE_BUSY: "another program is writing it; close that, for example COLMAP, and start again",
+    sqlite3.SQLITE_NOTADB: "not a database of COLMAP; name another file",
+    sqlite3.SQLITE_FULL: NO_ROOM,
+    sqlite3.SQLITE_IOERR: NO_ROOM,
+    sqlite3.SQLITE_READONLY: NO_PERMISSION,
+    sqlite3.SQLITE_CANTOPEN: NO_PERMISSION,
+    sqlite3.SQLITE_PERM: NO_PERMISSION,
+}
+OTHER_MESSAGE = "cannot be read or written ({error}); replace it by a copy, or name another"
+
 
 @dataclass(frozen=True)
 class StoredImage:
@@ -55,7 +68,7 @@ def keypoint_blob(frames: Frames) -> NDArray[np.float32]:
 
 def create_database(path: Path, settings: Identity) -> None:
     """Create a database without images for features of some settings, and replace one that exists."""
-    with atomic_file(path) as temporary, _errors(path):
+    with atomic_file(path) as temporary, database_errors(path):
         with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             create_tables(connection)
             Database(connection, check_tables(connection, path)).write_settings(settings)
@@ -72,24 +85,18 @@ def open_database(path: Path) -> Iterator["Database"]:
     """
     if not path.is_file():
         raise DoapError(f"{path}: not a file of a database; name another")
-    with _errors(path), closing(sqlite3.connect(path, LOCK_SECONDS, isolation_level=None)) as connection:
+    with database_errors(path), closing(sqlite3.connect(path, LOCK_SECONDS, isolation_level=None)) as connection:
         yield Database(connection, check_tables(connection, path))
 
 
 @contextmanager
-def _errors(path: Path) -> Iterator[None]:
+def database_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite into one line."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        text = str(error)
-        if "locked" in text:
-            advice = "another program is writing it; close that, for example COLMAP, and start again"
-        elif "not a database" in text:
-            advice = "not a database of COLMAP; name another file"
-        else:
-            advice = f"cannot be read or written ({text}); replace it by a copy, or name another"
-        raise DoapError(f"{path}: {advice}") from error
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the part of extended codes
+        raise DoapError(f"{path}: {MESSAGES.get(code, OTHER_MESSAGE).format(error=error)}") from error
 
 
 class Database:
@@ -109,7 +116,8 @@ class Database:
         try:
             yield
         except BaseException:
-            self.connection.execute("ROLLBACK")
+            if self.connection.in_transaction:  # SQLite itself has ended it if the disk is full
+                self.connection.execute("ROLLBACK")
             raise
         self.connection.execute("COMMIT")
 

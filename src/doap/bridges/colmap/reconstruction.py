@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from doap.bridges.colmap.database import database_errors
 from doap.bridges.colmap.program import has_program, program_version, run_program
 from doap.bridges.colmap.statistics import ModelStatistics, read_statistics
 from doap.errors import DoapError
@@ -130,12 +131,10 @@ def _count_images(database: Path) -> int:
     """
     if not database.is_file():
         raise DoapError(f"{database}: no such database")
-    try:
-        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            (images,) = connection.execute("SELECT COUNT(*) FROM images").fetchone()
-            (pairs,) = connection.execute("SELECT COUNT(*) FROM two_view_geometries WHERE rows > 0").fetchone()
-    except sqlite3.Error as error:
-        raise DoapError(f"{database}: not a COLMAP database ({error})") from error
+    address = f"{database.absolute().as_uri()}?mode=ro"
+    with database_errors(database), closing(sqlite3.connect(address, uri=True)) as connection:
+        (images,) = connection.execute("SELECT COUNT(*) FROM images").fetchone()
+        (pairs,) = connection.execute("SELECT COUNT(*) FROM two_view_geometries WHERE rows > 0").fetchone()
     if not pairs:
         raise DoapError(f"{database}: no pair of its {images} images has verified matches; match photos that overlap")
     return int(images)
