@@ -1,4 +1,6 @@
-"""The exception for errors that a user can cause."""
+"""The exception for errors that a user can cause, and checks of arguments."""
+
+import os
 
 
 class DoapError(Exception):
@@ -6,3 +8,31 @@ class DoapError(Exception):
 
     The command line prints the line without a stack trace. Any other exception is a bug in doap.
     """
+
+
+def check_number(name: str, value: object) -> None:
+    """Check that an argument is a number, of Python or of an array library.
+
+    Raises:
+        DoapError: If it is not.
+    """
+    try:
+        if isinstance(value, str | bytes):  # which float reads
+            raise TypeError
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):  # the last by tensors of several values
+        raise DoapError(f"{name} must be a number, not {_shown(value)}") from None
+
+
+def check_path(name: str, value: object) -> None:
+    """Check that an argument is a path or a name.
+
+    Raises:
+        DoapError: If it is not.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise DoapError(f"{name} must be a path or a name, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str | bytes | int | float) else type(value).__name__

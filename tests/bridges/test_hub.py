@@ -167,6 +167,14 @@ def test_corrupt_and_foreign_folders_are_refused_in_one_line(copied: Path, chang
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("value", [3, None, b"name"])
+def test_folders_are_paths(value: Any) -> None:
+    with pytest.raises(doap.DoapError, match="the folder or repository must be a path or a name, not "):
+        from_pretrained(value)
+    with pytest.raises(doap.DoapError, match="the folder must be a path or a name, not "):
+        save_pretrained("doap-demo-128", value)
+
+
 @pytest.mark.parametrize(
     ("model", "line"),
     [

@@ -299,6 +299,7 @@ def test_cuda_gives_the_features_of_the_cpu(name: str, photo: Grey) -> None:
         (lambda: frames_from_lafs(torch.ones(2, 3, 2, 3)), r"keypoints must be .* not of shape \(2, 3, 2, 3\)"),
         (lambda: lafs_from_frames(np.eye(2, 3)[None], 0), "mr_size must be positive and finite, not 0"),
         (lambda: PatchDescriptor(doap.load(REAL), 0), "value_range must be positive and finite, not 0"),
+        (lambda: PatchDescriptor(doap.load(REAL), "a"), "value_range must be a number, not 'a'"),  # type: ignore[arg-type]
         (lambda: PatchDescriptor(doap.load(REAL), packed=True), f"{REAL} has no bits to pack; use packed=False"),
         (lambda: DoapFeature(torch.nn.Identity()), "the model must be one that doap.load returns, not Identity"),  # type: ignore[arg-type]
         (lambda: DoapFeature(doap.load(REAL))(torch.rand(60, 60)), r"images must be \(B, 1, H, W\) or \(B, 3, H, W\)"),

@@ -282,6 +282,13 @@ def test_options_are_checked(real: DoapFeature2D) -> None:
         opencv.create(real.model, max_keypoints=-1)
 
 
+@pytest.mark.parametrize("name", ["extent", "max_keypoints", "min_response", "max_size"])
+@pytest.mark.parametrize(("value", "shown"), [("a", "'a'"), ([1], "list"), (np.ones(2), "ndarray")])
+def test_options_of_numbers_are_numbers(real: DoapFeature2D, name: str, value: Any, shown: str) -> None:
+    with pytest.raises(DoapError, match=f"{name} must be a number, not {shown}$"):
+        opencv.create(real.model, **{name: value})
+
+
 def test_copies_describe_the_same(feature: DoapFeature2D, photo: Grey) -> None:
     _, expected = feature.detectAndCompute(photo, None)
     for twin in (pickle.loads(pickle.dumps(feature)), copy.deepcopy(feature), copy.copy(feature)):

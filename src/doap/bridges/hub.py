@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_path
 from doap.files import atomic_folder
 from doap.networks.card import HUB_CARD, HUB_WEIGHTS, Card
 from doap.networks.descriptor import Descriptor
@@ -50,6 +50,7 @@ def save_pretrained(model: str | Path, folder: str | Path) -> Path:
         ...     print(sorted(file.name for file in path.iterdir()), doap.load(path).name)
         ['README.md', 'config.json', 'model.safetensors'] doap-demo-128
     """
+    check_path("the folder", folder)
     with atomic_folder(Path(folder)) as temporary:
         _write_folder(model, temporary)
     return Path(folder)
@@ -81,6 +82,7 @@ def from_pretrained(
     Raises:
         DoapError: If there is no such folder or repository, it holds no model of doap, or its files do not agree.
     """
+    check_path("the folder or repository", folder_or_repo_id)
     if Path(folder_or_repo_id).exists():
         return load(folder_or_repo_id, device, fast, int8)
     from huggingface_hub import snapshot_download

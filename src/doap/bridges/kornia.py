@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from doap.choices import FrameShape
-from doap.errors import DoapError
+from doap.errors import DoapError, check_number
 from doap.features.describers import DETECTOR
 from doap.features.describing import BATCH_PIXELS
 from doap.features.image_input import read_image
@@ -245,6 +245,7 @@ class DoapFeature(LocalFeature):
 
 
 def _check_positive(name: str, value: float) -> None:
+    check_number(name, value)
     if not 0 < value < math.inf:
         raise DoapError(f"{name} must be positive and finite, not {value}")
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_number
 from doap.extents import check_extent
 from doap.features.describers import DETECTOR
 from doap.features.features import Features
@@ -156,6 +156,10 @@ class DetectionOptions:
     max_size: int | None
 
     def __post_init__(self) -> None:
+        check_number("min_response", self.min_response)
+        for name in ("max_keypoints", "max_size"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
         if self.max_size is not None and not self.max_size >= 1:
             raise DoapError(f"max_size must be at least 1 pixel, or None for no limit, not {self.max_size}")
         if isinstance(self.max_keypoints, bool | float):
