@@ -92,6 +92,12 @@ def colmap(
             "--refine/--no-refine", help="Move keypoints to where the patches of their matches align; drop the others."
         ),
     ] = True,
+    min_share: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Drop pairs with less than this share of the matches of their images' best pairs."
+        ),
+    ] = 0.1,
     device: DeviceOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = "local",
@@ -120,6 +126,7 @@ def colmap(
         CameraSettings(camera_model, parse_params(camera_params) if camera_params else None, camera_mode),
         max_error,
         refine,
+        min_share,
     )
     chosen = "cpu" if device is None and (precision == "int8" or engine == "ray") else choose_device(device)
     if database is not None:
@@ -204,6 +211,8 @@ def _report(summary: "ProjectSummary") -> None:
     note = f", {pairs - summary.matched} of them by an earlier run" if pairs > summary.matched else ""
     median = f", {statistics.median(agreeing):.0f} in the median" if agreeing else ""
     say(f"{pairs} pairs matched{note}; {len(agreeing)} have verified matches{median}")
+    if summary.weak:
+        say(f"{summary.weak} pairs with few matches beside those of their images' best pairs left out (--min-share)")
 
 
 def _report_models(made: "ReconstructionSummary", summary: "ProjectSummary", output: Path) -> None:

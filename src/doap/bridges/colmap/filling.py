@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from doap.bridges.colmap.cameras import CameraSettings, new_camera, read_image_camera, sharing_key
-from doap.bridges.colmap.database import Database, StoredImage, pair_id
-from doap.bridges.colmap.two_view import Intrinsics, MatchTask, Pair, match_task
+from doap.bridges.colmap.database import Database, StoredImage, pair_id, pair_images
+from doap.bridges.colmap.pairs import weak_pairs
+from doap.bridges.colmap.two_view import DEGENERATE, Intrinsics, MatchTask, Pair, TwoViewGeometry, match_task
 from doap.errors import DoapError
 from doap.folders import FeatureCollection, MatchSettings, NamedImage
 from doap.folders import Pair as Names
@@ -112,3 +115,22 @@ def match_images(
         done += len(chunk)
         progress(done, len(remaining))
     return list(wanted), len(remaining)
+
+
+def remove_weak_pairs(database: Database, images: Mapping[str, StoredImage], min_share: float) -> int:
+    """Remove the geometries of weak pairs among the images that doap has matched; their matches stay.
+
+    Removing once more, or after images were added, gives what removing from all at once gives.
+
+    Returns:
+        Number of weak pairs that had verified matches.
+    """
+    numbers = {image.number for image in images.values()}
+    counts = database.verified_counts()
+    own = {pair_images(pair): counts[pair] for pair in database.matched() if numbers.issuperset(pair_images(pair))}
+    weak = [pair for pair in sorted(weak_pairs(own, min_share)) if own[pair]]
+    nothing = TwoViewGeometry(DEGENERATE, np.zeros(0, bool))
+    with database.transaction():
+        for pair in weak:
+            database.write_geometry(pair_id(*pair), np.empty((0, 2), np.int64), nothing)
+    return len(weak)

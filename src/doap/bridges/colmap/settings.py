@@ -20,6 +20,9 @@ MATCH = MatchSettings(ratio=0.95)
 MAX_ERROR = 0.0015
 """Largest error of a verified match, relative to the longer side of its images."""
 
+MIN_SHARE = 0.1
+"""Smallest number of verified matches of a pair, relative to the best pairs of its images."""
+
 MATCH_IDENTITY = ("mutual", "ratio", "max_distance")
 
 
@@ -37,6 +40,8 @@ class ProjectSettings:
         max_error: Largest error of a verified match, relative to the longer side of its images: lenses bend lines by
             more pixels in larger images.
         refine: Whether keypoints are refined by their matches; see `doap.bridges.colmap.refinement`.
+        min_share: Smallest number of verified matches of a pair, relative to those of the best pairs of its images;
+            fewer are those of places that look alike. See `doap.bridges.colmap.pairs.weak_pairs`.
     """
 
     describe: DescribeSettings = DESCRIBE
@@ -45,12 +50,15 @@ class ProjectSettings:
     cameras: CameraSettings = field(default_factory=CameraSettings)
     max_error: float = MAX_ERROR
     refine: bool = True
+    min_share: float = MIN_SHARE
 
     def __post_init__(self) -> None:
         if not 0 < self.max_error < 1:
             raise DoapError(
                 f"the largest error must be between 0 and 1, a share of the longer side, not {self.max_error}"
             )
+        if not 0 <= self.min_share <= 1:
+            raise DoapError(f"the smallest share of matches must be between 0 and 1, not {self.min_share}")
         object.__setattr__(self, "describe", replace(self.describe, exif_rotation=False))
         object.__setattr__(self, "match", replace(self.match, geometry=None, intrinsics=None))
 
@@ -62,6 +70,7 @@ class ProjectSettings:
             **{name: match[name] for name in MATCH_IDENTITY},
             "max_error": self.max_error,
             "refine": self.refine,
+            "min_share": self.min_share,
         }
 
 
@@ -78,6 +87,7 @@ class ProjectSummary:
         keypoints: Number of keypoints of all images.
         cameras: Number of cameras of the images.
         matched: Number of pairs matched by this run.
+        weak: Number of pairs whose matches were removed by this run because they are weak.
         verified: Number of verified matches of each pair that was asked for.
     """
 
@@ -89,4 +99,5 @@ class ProjectSummary:
     keypoints: int = 0
     cameras: int = 0
     matched: int = 0
+    weak: int = 0
     verified: list[int] = field(default_factory=list)
