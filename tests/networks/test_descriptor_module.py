@@ -89,7 +89,7 @@ def test_shapes_and_types_of_patches_do_not_matter(name: str) -> None:
 @pytest.mark.parametrize("name", EVERY)
 @torch.no_grad()
 def test_models_may_be_converted_to_other_types(name: str) -> None:
-    pixels = patches(model(name))
+    pixels = patches(model(name), 2)
     exact = model(name).double()(pixels.double())
     assert exact.dtype == torch.float64
     tolerances = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-4}

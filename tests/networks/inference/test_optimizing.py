@@ -72,7 +72,8 @@ def test_optimised_published_baselines_give_the_same_descriptors(
     count = 0
     for path in sorted(published_baselines.glob("*.safetensors")):
         model = doap.load(path, fast=False)
-        cosine = (describe_patches(patches, model) * describe_patches(patches, optimize_for_inference(model))).sum(1)
+        some = patches[:60]
+        cosine = (describe_patches(some, model) * describe_patches(some, optimize_for_inference(model))).sum(1)
         assert cosine.min() > 0.998, path.name
         count += 1
     assert count >= 6
@@ -88,9 +89,11 @@ def test_a_handcrafted_model_is_returned_itself() -> None:
 def test_all_networks_describe_alike_in_all_dtypes(name: str, dtype: torch.dtype, patches: NDArray[np.uint8]) -> None:
     model = Descriptor(with_statistics(ARCHITECTURES[name]), "real", 12.0, name)
     fast = optimize_for_inference(model, dtype)
-    cosine = (describe_patches(patches, model) * describe_patches(patches, fast)).sum(1)
+    some = patches[:20]  # of many: bfloat16 is slow where a processor does not multiply it
+    descriptors = describe_patches(some, fast)
+    cosine = (describe_patches(some, model) * descriptors).sum(1)
     assert cosine.min() > {torch.float16: 0.9999, torch.bfloat16: 0.995, torch.float32: 1 - 1e-6}[dtype]
-    assert describe_patches(patches, fast).dtype == np.float32
+    assert descriptors.dtype == np.float32
     assert not any(parameter.requires_grad for parameter in fast.parameters())
 
 
