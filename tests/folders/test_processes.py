@@ -1,5 +1,6 @@
 """Real processes: the same bytes with any engine and number of workers, and after workers or the run were killed."""
 
+import io
 import multiprocessing
 import os
 import resource
@@ -7,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from doap.cli.main import main
 from doap.folders import FeatureCollection, MatchCollection
 from folders.conftest import write_photos
 
@@ -21,10 +24,21 @@ MODEL = ("--model", "doap-demo-128", "--max-keypoints", "150", "--device", "cpu"
 
 
 def doap(*arguments: object) -> str:
-    """Run the command in a process of its own and return what it printed."""
+    """Run the command in a process of its own, with its workers, and return what it printed."""
     run = subprocess.run([DOAP, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout
+
+
+def doap_here(*arguments: object) -> str:
+    """Run the command with one worker in this process, which takes less time; return what it printed."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.setattr(sys, "argv", ["doap", *map(str, arguments), "--workers", "1"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return printed.getvalue()
 
 
 def descendants(parent: int) -> list[int]:
@@ -58,12 +72,12 @@ def wait_for(count: int, folder: Path, process: "subprocess.Popen[bytes]") -> No
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twenty photos in `many`, and their features and matches by one worker, `f.h5` and `m.h5`."""
+    """Twenty photos in `many`, and their features and matches by one process, `f.h5` and `m.h5`."""
     folder = tmp_path_factory.mktemp("base")
     for number in range(4):
         write_photos(folder / "many" / str(number))
-    doap("describe", folder / "many", "-o", folder / "f.h5", *MODEL, "--workers", 1)
-    doap("match", folder / "f.h5", "--retrieve", 3, "-o", folder / "m.h5", "--workers", 1)
+    doap_here("describe", folder / "many", "-o", folder / "f.h5", *MODEL)
+    doap_here("match", folder / "f.h5", "--retrieve", 3, "-o", folder / "m.h5")
     return folder
 
 
@@ -88,13 +102,13 @@ def test_a_killed_worker_loses_nothing(base: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", ["f.h5", "f"])
 def test_a_killed_run_continues(base: Path, tmp_path: Path, output: str) -> None:
-    command = [DOAP, "describe", str(base / "many"), "-o", str(tmp_path / output), *MODEL, "--workers", "2"]
+    command = [DOAP, "describe", str(base / "many"), "-o", str(tmp_path / output), *MODEL]
     parts = tmp_path / (".f.h5.parts" if output == "f.h5" else "f")
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen([*command, "--workers", "2"]) as process:
         wait_for(3, parts, process)
         process.kill()
     assert not (tmp_path / "f.h5").exists()
-    shown = doap(*command[1:])
+    shown = doap_here(*command[1:])
     assert "20 of 20 images described" in shown
     assert "of them by an earlier run" in shown
     if output == "f.h5":
@@ -105,21 +119,11 @@ def test_a_killed_run_continues(base: Path, tmp_path: Path, output: str) -> None
 
 
 def test_killed_matching_continues(base: Path, tmp_path: Path) -> None:
-    command = [
-        DOAP,
-        "match",
-        str(base / "f.h5"),
-        "--retrieve",
-        "3",
-        "-o",
-        str(tmp_path / "m.h5"),
-        "--workers",
-        "2",
-    ]
-    with subprocess.Popen(command) as process:
+    command = [DOAP, "match", str(base / "f.h5"), "--retrieve", "3", "-o", str(tmp_path / "m.h5")]
+    with subprocess.Popen([*command, "--workers", "2"]) as process:
         wait_for(2, tmp_path / ".m.h5.parts", process)
         process.kill()
-    doap(*command[1:])
+    doap_here(*command[1:])
     assert (tmp_path / "m.h5").read_bytes() == (base / "m.h5").read_bytes()
     assert len(MatchCollection(tmp_path / "m.h5")) > 20
 
@@ -135,8 +139,9 @@ def _limited(limit: int, arguments: list[str]) -> None:
 def test_a_full_disk_is_one_line_and_the_run_continues(
     base: Path, tmp_path: Path, limit: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    command = [DOAP, "describe", str(base / "many"), "-o", str(tmp_path / "f.h5"), *MODEL, "--workers", "1"]
-    process = multiprocessing.get_context("spawn").Process(target=_limited, args=(limit, command))
+    command = [DOAP, "describe", str(base / "many"), "-o", str(tmp_path / "f.h5"), *MODEL]
+    limited = (limit, [*command, "--workers", "1"])
+    process = multiprocessing.get_context("spawn").Process(target=_limited, args=limited)
     process.start()
     process.join(120)
     assert process.exitcode == 1
@@ -144,5 +149,5 @@ def test_a_full_disk_is_one_line_and_the_run_continues(
     assert all(line.startswith("describing: ") for line in progress)
     assert "cannot be written (File too large); what is done is kept" in error
     assert not (tmp_path / "f.h5").exists()
-    doap(*command[1:])
+    doap_here(*command[1:])
     assert (tmp_path / "f.h5").read_bytes() == (base / "f.h5").read_bytes()
