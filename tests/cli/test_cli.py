@@ -43,7 +43,8 @@ def test_the_installed_command_runs() -> None:
 
 
 def test_a_stereo_pair_is_matched_drawn_and_written(doap: Doap, tmp_path: Path) -> None:
-    status, shown, _ = doap("match", LEFT, RIGHT, "-o", "out/matches.png", "--json", "out/matches.json")
+    output = ("-o", "out/matches.png", "--json", "out/matches.json")
+    status, shown, _ = doap("match", LEFT, RIGHT, "--max-keypoints", 800, *output)
     assert status == 0
     report = json.loads((tmp_path / "out" / "matches.json").read_text())
     assert report["verified"] > 300
@@ -125,7 +126,7 @@ def test_bad_images_are_one_line_and_an_error(doap: Doap, tmp_path: Path, kind: 
         pytest.skip("features without keypoints are features")
     bad = bad_image(tmp_path, kind)
     arguments = {
-        "match": ("match", LEFT, bad),
+        "match": ("match", LEFT, bad, "--model", "doap-tiny-128", "--max-keypoints", "50"),
         "describe": ("describe", bad, "-o", "features"),
         "build": ("data", "build", bad, "-o", "set"),
         "eval": ("eval", "warped", "sift", "--data", bad),

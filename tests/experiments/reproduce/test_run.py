@@ -26,7 +26,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     return DataFolder(make_data_folder(tmp_path_factory.mktemp("data")))
 
 
-def request(data: DataFolder, output: Path, *names: str, settings: tuple[str, ...] = ()) -> Request:
+def request(data: DataFolder, output: Path, *names: str, settings: tuple[str, ...] = ("width=2",)) -> Request:
     return Request(names, paper_targets(), data, output, settings=settings, is_quick=True)
 
 
@@ -119,7 +119,7 @@ def test_a_damaged_reduced_set_is_to_be_removed(data: DataFolder, tmp_path: Path
 def test_a_run_folder_of_another_recipe_is_refused(data: DataFolder, tmp_path: Path) -> None:
     run(request(data, tmp_path, "table-2"))
     with pytest.raises(DoapError, match="holds a run of another recipe"):
-        run(request(data, tmp_path, "table-2", settings=("momentum=0.8",)))
+        run(request(data, tmp_path, "table-2", settings=("width=2", "momentum=0.8")))
     assert (tmp_path / "quick" / "runs" / "DOAP-romepatches" / "weights.safetensors").exists()
 
 
