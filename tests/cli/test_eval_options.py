@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from doap.cli.eval_oxford import oxford
 from doap.cli.eval_pairs import pairs
 from doap.cli.eval_warped import warped
 from doap.cli.pair_options import parse_extent
+from doap.evaluation.harness.cache import CHECKSUM_BYTES
 from doap.evaluation.image_pairs.own_pairs import ImagePairs
 from doap.evaluation.image_pairs.oxford import Oxford
 from doap.evaluation.image_pairs.warped import Warped
@@ -64,7 +66,8 @@ def test_without_cache_descriptors_are_computed_again(
     scores = json.loads((tmp_path / "o.json").read_text())["scores"]
     cached = list((tmp_path / "cache" / "descriptors").glob("*.npy"))
     for file in cached:
-        file.write_bytes(file.read_bytes()[:128] + bytes(file.stat().st_size - 128))
+        zeros = file.read_bytes()[:128] + bytes(file.stat().st_size - 128 - CHECKSUM_BYTES)
+        file.write_bytes(zeros + zlib.crc32(zeros).to_bytes(CHECKSUM_BYTES, "little"))
     assert doap(*words)[0] == 0
     assert json.loads((tmp_path / "o.json").read_text())["scores"] != scores  # the cache was used
     assert doap(*words, "--no-cache")[0] == 0
