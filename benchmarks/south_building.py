@@ -276,7 +276,7 @@ lie on one another: this scene is the reason for the option. The values of ratio
 other photos; that of `--min-share` is the largest that costs none of their matches.
 
 **With doap-256b, 19 photos are not in the model**: some of the pairs left out were needed to connect both halves of the
-walk around the building. Before there was the option, all 60 were. `--min-share 0` uses all pairs.
+walk around the building. With `--min-share 0` all 60 are in it, but it is folded as well.
 
 All photos share one camera of unknown focal length. The mapper and its options are the same for all rows; figures are
 those of the largest model. The reprojection error is the mean over the points; the next column is the mean over the
