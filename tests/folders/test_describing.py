@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +19,7 @@ from doap.folders import DescribeSettings, FeatureCollection, describe_folder
 from doap.folders.image_tasks import Failure, ImageFile, ImageTask, describe_images, describe_task
 from doap.images.reading import read_grey
 from doap.networks.registry import load
-from folders.conftest import SETTINGS, InProcess, Result, Task, open_in_process
+from folders.conftest import SETTINGS, InProcess, open_in_process
 
 NAMES = ["a.png", "b c/a.png", "b c/ü.png", "d/e/x.jpg", "d/y.jpg"]
 
@@ -196,30 +195,13 @@ def test_control_characters_of_names_are_escaped(photos: Path, tmp_path: Path) -
     assert line.startswith(rf"{photos}/a\x0ab\x1b[31m.jpg: not an image")
 
 
-class CrashingEngine(InProcess):
-    """Engine whose workers die of an image called crash.png."""
-
-    def map(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Iterable[Task],
-        look_ahead: int | None = None,
-        died: Callable[[Task], Result] | None = None,
-    ) -> Iterator[Result]:
-        """Run the tasks one after another."""
-        assert look_ahead is None
-        assert died is not None
-        for task in tasks:
-            yield died(task) if "crash.png" in str(task) else function(task)
-
-
 @pytest.mark.parametrize("batch", [1, 4])
 def test_an_image_that_ends_its_worker_is_named(photos: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     monkeypatch.setattr("doap.folders.image_tasks.DEVICE_BATCH", batch)
     monkeypatch.setattr("doap.folders.image_tasks.load_model", lambda settings, _: load(settings.model))
     paths = [photos / name for name in ("a.png", "crash.png", "b c/a.png", "d/y.jpg", "d/e/x.jpg")]
     files = [ImageFile(path, None) for path in paths]
-    outcomes = list(describe_images(CrashingEngine(), files, SETTINGS, "a GPU"))
+    outcomes = list(describe_images(InProcess("crash.png"), files, SETTINGS, "a GPU"))
     assert [isinstance(outcome, Failure) for outcome in outcomes] == [False, True, False, False, False]
     assert isinstance(outcomes[1], Failure)
     assert outcomes[1].line.startswith(f"{paths[1]}: describing it ends the process")

@@ -7,19 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from doap.objectives import (
-    AveragePrecisionLoss,
-    FastAPLoss,
-    GlobalOrthogonalLoss,
-    HardNetLoss,
-    HistogramLoss,
-    HyNetLoss,
-    L2NetLoss,
-    SmoothAPLoss,
-    SOSNetLoss,
-    TripletLoss,
-)
+from doap.objectives import AveragePrecisionLoss
 from doap.types import Kind
+from objectives.baselines.test_baselines import BASELINES
 from support.textbook import textbook_loss
 
 LOWEST, HIGHEST = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
@@ -48,15 +38,7 @@ LOSSES: tuple[Callable[[], nn.Module], ...] = (
     lambda: AveragePrecisionLoss("binary"),
     lambda: AveragePrecisionLoss("real", pooled_weight=0.5, matching_weight=0.5),
     lambda: AveragePrecisionLoss("real", bin_power=2.0),
-    TripletLoss,
-    HistogramLoss,
-    L2NetLoss,
-    GlobalOrthogonalLoss,
-    HardNetLoss,
-    SOSNetLoss,
-    FastAPLoss,
-    HyNetLoss,
-    SmoothAPLoss,
+    *BASELINES,
 )
 
 

@@ -11,7 +11,7 @@ on the engine or the number of workers. A worker that is killed is replaced and 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar, get_args
+from typing import Literal, Protocol, TypeVar, cast, get_args
 
 from doap.errors import DoapError
 
@@ -64,6 +64,16 @@ class Engine(Protocol):
             WorkerDiedError: If a task ends its worker three times, unless `died` is given.
         """
         ...
+
+
+def result_or_died(wait: Callable[[], object], task: Task, died: Callable[[Task], Result] | None) -> Result:
+    """Return the result that `wait` waits for, or what `died`, if given, answers for a task that ends its workers."""
+    try:
+        return cast(Result, wait())
+    except WorkerDiedError:
+        if died is None:
+            raise
+        return died(task)
 
 
 def available_cores() -> int:

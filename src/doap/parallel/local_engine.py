@@ -17,10 +17,10 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from doap.errors import DoapError
-from doap.parallel.engine import LOOK_AHEAD, Result, Task, WorkerDiedError
+from doap.parallel.engine import LOOK_AHEAD, Result, Task, WorkerDiedError, result_or_died
 from doap.parallel.worker import environment_of_workers, prepare_worker, run_pickled
 
 MAX_ATTEMPTS = 3  # of a task whose worker dies
@@ -84,13 +84,7 @@ class LocalEngine:
                 if not pending:
                     return
                 job, task = pending.popleft()
-                try:
-                    result = cast(Result, job.result.result())
-                except WorkerDiedError:
-                    if died is None:
-                        raise
-                    result = died(task)
-                yield result
+                yield result_or_died(job.result.result, task, died)
         finally:
             left = {job for job, _ in pending}
             with self._lock:

@@ -8,10 +8,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from doap.errors import DoapError
-from doap.parallel.engine import LOOK_AHEAD, Result, Task, WorkerDiedError, available_cores
+from doap.parallel.engine import LOOK_AHEAD, Result, Task, WorkerDiedError, available_cores, result_or_died
 from doap.parallel.worker import ONE_THREAD, run_task
 
 MAX_RETRIES = 2  # of a task whose worker dies
@@ -64,13 +65,7 @@ class RayEngine:
                 if not pending:
                     return
                 name, reference, task = pending.popleft()
-                try:
-                    result = cast(Result, self._result(name, reference))
-                except WorkerDiedError:
-                    if died is None:
-                        raise
-                    result = died(task)
-                yield result
+                yield result_or_died(partial(self._result, name, reference), task, died)
         finally:
             for _, reference, _ in pending:
                 self._ray.cancel(reference, force=True)

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from doap.bridges.colmap.cameras import Camera
 from doap.bridges.colmap.schema import MAX_IMAGES, OWN_TABLE, check_tables, create_tables
-from doap.bridges.colmap.two_view import PIXEL_CENTRE, TwoViewGeometry
+from doap.bridges.colmap.two_view import PIXEL_CENTRE, Intrinsics, TwoViewGeometry
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.folders.settings import Identity
@@ -54,6 +54,12 @@ def pair_id(first: int, second: int) -> int:
 def pair_images(pair: int) -> tuple[int, int]:
     """Return the numbers of the images of a pair."""
     return divmod(pair, MAX_IMAGES)
+
+
+def pair_intrinsics(cameras: Mapping[int, Camera], first: StoredImage, second: StoredImage) -> Intrinsics | None:
+    """Return the intrinsics of two images; None if a focal length is not known."""
+    a, b = (cameras[image.camera].intrinsics() for image in (first, second))
+    return None if a is None or b is None else (a, b)
 
 
 def keypoint_blob(frames: Frames) -> NDArray[np.float32]:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from doap.bridges.colmap.cameras import CameraSettings, new_camera, read_image_camera, sharing_key
-from doap.bridges.colmap.database import Database, StoredImage, pair_id, pair_images
+from doap.bridges.colmap.database import Database, StoredImage, pair_id, pair_images, pair_intrinsics
 from doap.bridges.colmap.pairs import weak_pairs
-from doap.bridges.colmap.two_view import DEGENERATE, Intrinsics, MatchTask, Pair, TwoViewGeometry, match_task
+from doap.bridges.colmap.two_view import DEGENERATE, MatchTask, Pair, TwoViewGeometry, match_task
 from doap.errors import DoapError
 from doap.folders import FeatureCollection, MatchSettings, NamedImage
 from doap.folders import Pair as Names
@@ -93,17 +93,13 @@ def match_images(
     wanted = {pair_id(numbers[a], numbers[b]): (a, b) for a, b in ordered}
     finished = database.matched()
     remaining = in_blocks(names for number, names in wanted.items() if number not in finished)
-    intrinsics = {number: camera.intrinsics() for number, camera in database.cameras().items()}
+    cameras = database.cameras()
     size = min(MAX_TASK, max(1, len(remaining) // (TASKS_PER_WORKER * pool.workers)))
     chunks = [remaining[start : start + size] for start in range(0, len(remaining), size)]
 
-    def cameras(first: str, second: str) -> Intrinsics | None:
-        a, b = (intrinsics[images[name].camera] for name in (first, second))
-        return None if a is None or b is None else (a, b)
-
     def task(chunk: list[Names]) -> MatchTask:
         stamps = {name: collection.stamps[name] for names in chunk for name in names}
-        members = tuple(Pair(names, cameras(*names)) for names in chunk)
+        members = tuple(Pair(names, pair_intrinsics(cameras, *(images[name] for name in names))) for names in chunk)
         return MatchTask(collection.path.absolute(), members, stamps, settings, max_error, device)
 
     done = 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.bridges.colmap.database import Database, StoredImage, pair_id, pair_images
+from doap.bridges.colmap.database import Database, StoredImage, pair_id, pair_images, pair_intrinsics
 from doap.bridges.colmap.keypoint_graph import Matches, MatchGraph, Values, solve_corrections
 from doap.bridges.colmap.two_view import PIXEL_CENTRE, Intrinsics, TwoViewGeometry, estimate_geometry
 from doap.folders import FeatureCollection
@@ -123,9 +123,12 @@ def refine_keypoints(
         for pair, matches in database.found_matches(pairs)
         for first, second in [pair_images(pair)]
     )
-    features = {name: collection[name] for name in graph.keypoints}
-    thresholds = [max_error * max(features[first].size + features[second].size) for first, second in graph.pairs]
-    frames = {name: one.frames.copy() for name, one in features.items()}
+    frames: dict[str, Frames] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    for name in graph.keypoints:  # one after the other: descriptors of all images may not fit into memory
+        features = collection[name]
+        frames[name], sizes[name] = features.frames.copy(), features.size
+    thresholds = [max_error * max(sizes[first] + sizes[second]) for first, second in graph.pairs]
     shifts, weights = _align(graph, frames, folder, collection.path.parent, pool, progress)
     corrections = solve_corrections(len(graph), graph.edges, shifts, weights)
     residuals = shifts - np.diff(corrections[graph.edges], axis=1)[:, 0]
@@ -133,16 +136,15 @@ def refine_keypoints(
     for name, own in graph.by_image(corrections).items():
         keypoints = graph.keypoints[name]
         frames[name][keypoints, :, 2] += np.einsum("nij,nj->ni", frames[name][keypoints, :, :2], own)
-    intrinsics = {number: camera.intrinsics() for number, camera in database.cameras().items()}
+    cameras = database.cameras()
 
     def task(pair: int) -> GeometryTask:
         first, second = graph.pairs[pair]
         rows = matches[pair]
         a = frames[first][rows[:, 0], :, 2] + np.float32(PIXEL_CENTRE)
         b = frames[second][rows[:, 1], :, 2] + np.float32(PIXEL_CENTRE)
-        cameras = intrinsics[images[first].camera], intrinsics[images[second].camera]
-        known = None if cameras[0] is None or cameras[1] is None else (cameras[0], cameras[1])
-        return GeometryTask(a, b, features[second].size, thresholds[pair], known)
+        intrinsics = pair_intrinsics(cameras, images[first], images[second])
+        return GeometryTask(a, b, sizes[second], thresholds[pair], intrinsics)
 
     geometries: list[TwoViewGeometry] = []
     for geometry in pool.map(geometry_task, map(task, range(len(graph.pairs)))):
