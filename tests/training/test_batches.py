@@ -122,9 +122,14 @@ class RecordingCache(DataCache):
         self.sources: list[RecordingSource] = []
 
     def load(
-        self, data: Data, device: str | torch.device, size: int, progress: Progress = no_progress
+        self,
+        data: Data,
+        device: str | torch.device,
+        size: int,
+        progress: Progress = no_progress,
+        extent: float | None = None,
     ) -> RecordingSource:
-        self.sources.append(RecordingSource(super().load(data, device, size, progress)))
+        self.sources.append(RecordingSource(super().load(data, device, size, progress, extent)))
         return self.sources[-1]
 
 
@@ -162,8 +167,8 @@ def test_ranks_zoom_whole_groups(frames: FrameSet) -> None:
         assert all(len(set(zooms[batch.groups.numpy() == g].tolist())) == 1 for g in np.unique(batch.groups))
 
 
-@pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5"])
-def test_a_patch_set_cannot_be_zoomed_or_jittered(patches: PatchSet, setting: str) -> None:
+@pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5", "extent=24.0"])
+def test_a_patch_set_cannot_be_cut_again(patches: PatchSet, setting: str) -> None:
     key, _, value = setting.partition("=")
     message = rf"{setting} needs the photos of a frame set, and PatchSet\(400 patches.* has none"
     with pytest.raises(DoapError, match=message) as caught:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from doap import DoapError, FrameSet, PatchSet
+from doap.datasets.batches.resident_frames import ResidentFrames
 from doap.datasets.build.splitting import VAL, write_split
 from doap.training import data_cache
 from doap.training.data_cache import Data, DataCache, split_val
@@ -56,6 +57,18 @@ def test_photos_serve_patches_of_every_size(frames: FrameSet, decoded: list[int]
         patches = cache.load(frames, "cpu", size).take(np.arange(5), torch.Generator().manual_seed(0))
         assert patches.shape == (5, size, size)
     assert sorted(decoded) == [0, 1]
+
+
+@pytest.mark.parametrize("extents", [(24.0, None), (None, 24.0)])
+def test_photos_serve_patches_of_every_extent(
+    extents: tuple[float | None, ...], frames: FrameSet, decoded: list[int]
+) -> None:
+    cache = DataCache()
+    for extent in extents:
+        source, alone = cache.load(frames, "cpu", 32, extent=extent), ResidentFrames(frames, extent=extent)
+        taken, expected = (s.take(np.arange(5), torch.Generator().manual_seed(0)) for s in (source, alone))
+        assert torch.equal(taken, expected)
+    assert len(decoded) == 2 * 3  # the two photos, once in the cache
 
 
 def test_the_least_recently_used_sets_are_dropped(patches: PatchSet, monkeypatch: pytest.MonkeyPatch) -> None:

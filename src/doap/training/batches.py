@@ -78,7 +78,7 @@ class BatchLoader:
         self._recipe = recipe
         self._device = torch.device(device)
         self._rank, self._ranks = rank, ranks
-        self._patches = (cache or DataCache()).load(data, device, size, progress)
+        self._patches = (cache or DataCache()).load(data, device, size, progress, recipe.extent)
         self._tables: list[OverlapTables | SequenceTables | MinedLabels] = []
         if len(data.overlaps):
             self._tables.append(OverlapTables(data, device))
@@ -130,7 +130,7 @@ def check_batches(data: Data, recipe: Recipe) -> Sampler:
     Raises:
         DoapError: If the recipe does not fit the set.
     """
-    for key in ("zoom", "jitter"):
+    for key in ("extent", "zoom", "jitter"):
         value = getattr(recipe, key)
         if value != Recipe.model_fields[key].default and not data.is_jittered:
             raise DoapError(f"{key}={value} needs the photos of a frame set, and {data} has none")

@@ -31,7 +31,7 @@ class _LoadedSet:
     patches: PatchSource
 
     def matches(self, data: Data, device: torch.device, size: int) -> bool:
-        # The photos of a frame set serve patches of any size; a patch set is stored resized.
+        # The photos of a frame set serve patches of any size and extent; a patch set is stored resized.
         return self.data is data and self.device == device and (self.size == size or isinstance(data, FrameSet))
 
 
@@ -42,7 +42,14 @@ class DataCache:
         self._loaded: list[_LoadedSet] = []
         self._splits: list[tuple[Data, float, int, tuple[Data, Data]]] = []
 
-    def load(self, data: Data, device: str | torch.device, size: int, progress: Progress = no_progress) -> PatchSource:
+    def load(
+        self,
+        data: Data,
+        device: str | torch.device,
+        size: int,
+        progress: Progress = no_progress,
+        extent: float | None = None,
+    ) -> PatchSource:
         """Return the patches of a set on a device.
 
         Args:
@@ -50,17 +57,19 @@ class DataCache:
             device: Device of the patches.
             size: Side of the patches.
             progress: Callback while the set is loaded, called as progress(done, total).
+            extent: Extent of the patches of a frame set; by default that of the set.
         """
+        extent = data.extent if extent is None else extent
         target = torch.device(device)
         for loaded in self._loaded:
             if loaded.matches(data, target, size):
                 self._loaded.remove(loaded)
                 self._loaded.append(loaded)
-                return loaded.patches.with_size(size) if isinstance(loaded.patches, ResidentFrames) else loaded.patches
+                patches = loaded.patches
+                return patches.with_patches(size, extent) if isinstance(patches, ResidentFrames) else patches
         del self._loaded[: max(0, len(self._loaded) - MAX_LOADED + 1)]  # frees memory before the next is loaded
-        patches: PatchSource
         if isinstance(data, FrameSet):
-            patches = ResidentFrames(data, target, size, progress)
+            patches = ResidentFrames(data, target, size, progress, extent)
         else:
             patches = ResidentPatches(data, target, size, progress=progress)
         self._loaded.append(_LoadedSet(data, target, size, patches))

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE, MiningSettings
 from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
+from doap.extents import MAX_EXTENT
 from doap.networks.architecture import Architecture
 from doap.parsing.yaml_files import MAX_INTEGER, parse_yaml, read_yaml
 from doap.types import Kind
@@ -75,6 +76,12 @@ class Recipe(Architecture):
         description="weight of each source (views, static, tracks) in a batch; frame sets with sampling=pools only",
     )
     augment: bool = Field(default=False, description="flip and rotate the patches of a group, all alike")
+    extent: float | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_EXTENT,
+        description="extent of the patches, by default that of the set; frame sets only",
+    )
     zoom: float = Field(
         default=0.0, ge=0, le=4, description="largest zoom in octaves, sampled per group; frame sets only"
     )

@@ -143,7 +143,8 @@ def train(
         if validation is not None and fabric.is_global_zero:
             validate = Validation(validation, recipe, fabric.device, trainer.network.input_size, cache)
         stack.enter_context(onednn.keep_enabled())  # the recipe can ask for bfloat16 on a CPU without it
-        return trainer.fit(Descriptor(trainer.result, recipe.kind, data.extent, name), origin, validate)
+        extent = recipe.extent or data.extent
+        return trainer.fit(Descriptor(trainer.result, recipe.kind, extent, name), origin, validate)
 
 
 def check_training(recipe: Recipe, data: Data, validation: Data | None, cache: DataCache) -> tuple[Data, Data | None]:

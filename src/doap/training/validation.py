@@ -94,6 +94,8 @@ def check_validation(data: Data, recipe: Recipe) -> Recipe:
 class CommonValidation:
     """Validation of models of different trainings on the same batches, so that they compare.
 
+    Patches of a frame set are cut at the extent of each model.
+
     Args:
         data: Scenes that none of the models is trained on.
         recipe: How to sample, whatever the recipes of the models.
@@ -103,13 +105,14 @@ class CommonValidation:
 
     def __init__(self, data: Data, recipe: Recipe, device: str, cache: DataCache) -> None:
         self._data, self._recipe, self._device, self._cache = data, recipe, torch.device(device), cache
-        self._validations: dict[tuple[Kind, int], Validation] = {}
+        self._validations: dict[tuple[Kind, int, float], Validation] = {}
 
     def average_precision(self, model: Descriptor) -> float:
         """Return the mean exact AP of a model, which must be on the device."""
-        key = model.kind, model.input_size
+        key = model.kind, model.input_size, model.extent
         if key not in self._validations:
-            recipe = self._recipe.model_copy(update={"kind": model.kind})
+            extent = model.extent if self._data.is_jittered else None
+            recipe = self._recipe.model_copy(update={"kind": model.kind, "extent": extent})
             self._validations[key] = Validation(self._data, recipe, self._device, model.input_size, self._cache)
         return self._validations[key].average_precision(model.network)
 

@@ -6,7 +6,7 @@ from doap.datasets.batches import resident_frames as module
 from doap.datasets.batches.resident_frames import ResidentFrames
 from doap.datasets.batches.sampling import GroupSampler
 from doap.datasets.sets.frame_set import FrameSet, encode
-from doap.images.extraction import extract_patches
+from doap.images.extraction import are_patches_inside, extract_patches
 from doap.images.frames import detect_dog
 
 
@@ -92,3 +92,20 @@ def test_patches_seen_closer_are_those_of_a_smaller_extent(
         rows = octaves == octave
         expected = extract_patches(photo, frames.frames[rows], 32, 12.0 / 2**octave).astype(int)
         assert np.abs(sampled[rows] - expected).max() <= 1
+
+
+def test_another_extent_gives_the_patches_of_extract_patches_beyond_the_border_too(
+    frames: FrameSet, photo: np.ndarray, device: str
+) -> None:
+    assert not are_patches_inside(frames.frames, photo.shape, 24.0).all()
+    source = ResidentFrames(frames, device, 64, extent=24.0)
+    for size, extent, view in ((64, 24.0, source), (32, 17.0, source.with_patches(32, 17.0))):
+        plain = view.take_undisturbed(np.arange(300)).cpu().numpy().astype(int)
+        assert np.abs(plain - extract_patches(photo, frames.frames, size, extent)).max() <= 1
+
+
+def test_zoom_starts_from_the_extent(frames: FrameSet, photo: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LEVEL", dict.fromkeys(module.MAX_LEVEL, 0))
+    source = ResidentFrames(frames, extent=24.0)
+    sampled = source.take(np.arange(300), torch.Generator(), torch.ones(300)).numpy().astype(int)
+    assert np.abs(sampled - extract_patches(photo, frames.frames, 32, 12.0)).max() <= 1

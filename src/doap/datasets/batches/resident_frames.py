@@ -33,6 +33,7 @@ class ResidentFrames:
         device: Device of the photos and of the extraction.
         size: Side of the patches.
         progress: Callback, called as progress(done, total) after each decoded photo.
+        extent: Half the side of a patch in units of its frame's scale; by default that of the set.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class ResidentFrames:
         device: str | torch.device = "cpu",
         size: int = PATCH_SIZE,
         progress: Progress = no_progress,
+        extent: float | None = None,
     ) -> None:
         self.device = torch.device(device)
         self.size = size
-        self._extent = frames.extent
+        self._extent = frames.extent if extent is None else extent
         used, photos = np.unique(frames.photos, return_inverse=True)
         self._atlas = Atlas(_decode(frames, used, progress), device)
         self._frames = torch.from_numpy(frames.frames).to(device)
@@ -52,10 +54,10 @@ class ResidentFrames:
         max_levels = np.array([MAX_LEVEL[source] for source in SOURCES])[frames.sources]
         self._level_counts = torch.from_numpy(max_levels + 1).to(device)
 
-    def with_size(self, size: int) -> Self:
-        """Return a view of the same frames and photos with another patch size."""
+    def with_patches(self, size: int, extent: float) -> Self:
+        """Return a view of the same frames and photos with patches of another size and extent."""
         view = copy(self)
-        view.size = size
+        view.size, view._extent = size, extent
         return view
 
     def take(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
