@@ -39,6 +39,7 @@ def test_a_card_round_trips_and_its_keys_do_not_change(tmp_path: Path) -> None:
         "input_size",
         "extent",
         "extents",
+        "prefixes",
         "activation_ranges",
         "sha256",
         "origin",

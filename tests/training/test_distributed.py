@@ -34,6 +34,7 @@ TEACHER = {"teacher": "doap-demo-128", "distillation_weight": 5.0, "network": "t
 SETTINGS: dict[str, dict[str, object]] = {
     "ap": {"kind": "binary", "pooled_weight": 1.0},
     "hardnet": {"objective": "hardnet"},
+    "nested": {**TEACHER, "kind": "binary", "prefixes": [8], "matching_weight": 1.0},
     "l2net": {"objective": "l2net"},
     "tiny-similarity": TEACHER,
     "tiny-imitation": {**TEACHER, "dimensions": 128},

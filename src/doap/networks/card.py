@@ -83,6 +83,9 @@ class Card(BaseModel):
     extents: dict[DetectorName, Extent] = Field(
         default_factory=dict, description="best extent per detector, used instead of `extent`"
     )
+    prefixes: list[Annotated[int, Field(gt=0)]] = Field(
+        default_factory=list, description="lengths of the prefixes that were trained as descriptors"
+    )
     activation_ranges: list[Range] = Field(
         default_factory=list, description="largest magnitude of the input of each layer in int8, from `doap calibrate`"
     )

@@ -1,6 +1,6 @@
 """Descriptors of patches: a network whose activations become unit vectors or bits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -35,6 +35,7 @@ class Descriptor(nn.Module):
         extent: Half the side of the training patches, in units of the frame's scale.
         name: Name in tables and messages.
         extents: Best extent per detector, by the name of the detector.
+        prefixes: Lengths of the prefixes that were trained as descriptors, in dimensions or bits.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Descriptor(nn.Module):
         extent: float,
         name: str,
         extents: Mapping[str, float] = MappingProxyType({}),
+        prefixes: Sequence[int] = (),
     ) -> None:
         super().__init__()
         if kind == "binary" and network.dimensions % 8:
@@ -53,6 +55,7 @@ class Descriptor(nn.Module):
         self.extent = extent
         self.name = name
         self.extents = dict(extents)
+        self.prefixes = tuple(prefixes)
 
     @property
     def input_size(self) -> int:

@@ -112,7 +112,7 @@ def _load_with_card(path: Path) -> Descriptor:
     if network.input_size != card.input_size:
         raise DoapError(f"{path}: its network reads {network.input_size} pixels, but its card says {card.input_size}")
     load_weights(network, weights, path)
-    return Descriptor(network, card.kind, card.extent, card.name, card.extents)
+    return Descriptor(network, card.kind, card.extent, card.name, card.extents, card.prefixes)
 
 
 def save(descriptor: Descriptor, path: str | Path, architecture: Architecture, origin: Origin | None = None) -> None:
@@ -141,6 +141,7 @@ def save(descriptor: Descriptor, path: str | Path, architecture: Architecture, o
         input_size=descriptor.input_size,
         extent=descriptor.extent,
         extents=descriptor.extents,
+        prefixes=list(descriptor.prefixes),
         sha256=hashlib.sha256(content).hexdigest(),
         origin=origin or Origin(),
     )

@@ -6,6 +6,7 @@
     AveragePrecisionLoss              Average Precision, the listwise objective (He et al., CVPR 2018, section 3.2)
     DistributedAveragePrecisionLoss   the same over the batches of all processes
     GatheredLoss                      any other loss over the batches of all processes
+    NestedLoss                        mean of the losses of several prefixes of the activations
 
     TripletLoss                       TFeat, triplets with anchor swap (Balntas et al., BMVC 2016)
     HistogramLoss                     overlap of similarity histograms (Ustinova and Lempitsky, NIPS 2016)
@@ -39,6 +40,7 @@ from doap.objectives.distillation import ImitationLoss, SimilarityLoss
 from doap.objectives.distributed import DistributedAveragePrecisionLoss, GatheredLoss
 from doap.objectives.lists import IgnoreTable
 from doap.objectives.loss import AveragePrecisionLoss
+from doap.objectives.nested import NestedLoss
 from doap.types import Kind
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "ImitationLoss",
     "Kind",
     "L2NetLoss",
+    "NestedLoss",
     "SOSNetLoss",
     "SimilarityLoss",
     "SmoothAPLoss",

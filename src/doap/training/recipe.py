@@ -11,6 +11,7 @@ from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE, MiningSett
 from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.extents import MAX_EXTENT
+from doap.images.jitter.views import JitterFactors
 from doap.networks.architecture import Architecture
 from doap.parsing.yaml_files import MAX_INTEGER, parse_yaml, read_yaml
 from doap.types import Kind
@@ -25,6 +26,7 @@ MAX_BINS = 65536  # as many as the largest descriptor has bits
 MAX_CLUSTERS = 4096  # the table of a sequence has K² entries
 MAX_COUNT = 10**9
 MAX_FACTOR = 1e9  # products of several factors still fit float32
+MIN_PREFIX = 8  # dimensions or bits
 MAX_QUOTE = 80  # characters of a setting that an error repeats
 
 Count = Annotated[int, Field(le=MAX_COUNT)]
@@ -55,6 +57,11 @@ class Recipe(Architecture):
     # Descriptor
     kind: Kind = Field(default="real", description="real (unit vectors) or binary (bits)")
     dropout: float = Field(default=0.1, ge=0, lt=1)
+    prefixes: list[Annotated[int, Field(ge=MIN_PREFIX)]] | None = Field(
+        default=None,
+        min_length=1,
+        description="lengths of prefixes of the descriptor that are trained as descriptors too, in dimensions or bits",
+    )
     # Data
     split: str | None = Field(
         default=None,
@@ -86,6 +93,10 @@ class Recipe(Architecture):
         default=0.0, ge=0, le=4, description="largest zoom in octaves, sampled per group; frame sets only"
     )
     jitter: float = Field(default=1.0, ge=0, le=4, description="factor on the geometric jitter; frame sets only")
+    blur: float = Field(default=1.0, ge=0, le=4, description="factor on the maximum blur of the jitter; frame sets only")
+    compression: float = Field(
+        default=0.0, ge=0, le=1, description="share of the views that are compressed as by JPEG; frame sets only"
+    )
     in_sequence_negatives: bool = Field(
         default=True,
         description="patches of a query's own sequence are negatives; false ignores them (section 4.2 of the paper)",
@@ -162,6 +173,7 @@ class Recipe(Architecture):
             raise ValueError("mining_clusters and mining_percentile need label_mining=true")
         if self.kind == "binary" and self.dimensions % 8:
             raise ValueError(f"binary descriptors need dimensions that are a multiple of 8, not {self.dimensions}")
+        self._check_prefixes()
         if self.objective == "l2net" and self.network == "hynet":
             raise ValueError("objective=l2net compares batch-normalised feature maps, but hynet normalises otherwise")
         if self.objective != "ap":
@@ -173,10 +185,31 @@ class Recipe(Architecture):
                 )
         return self
 
+    def _check_prefixes(self) -> None:
+        prefixes = self.prefixes or []
+        if len(set(prefixes)) < len(prefixes) or max(prefixes, default=0) >= self.dimensions:
+            raise ValueError(f"prefixes must be distinct and shorter than dimensions={self.dimensions}, not {prefixes}")
+        if self.kind == "binary" and any(prefix % 8 for prefix in prefixes):
+            raise ValueError(f"prefixes of binary descriptors must be multiples of 8, not {prefixes}")
+        if prefixes and self.objective == "l2net":
+            raise ValueError("objective=l2net compares feature maps, which have no prefixes: remove prefixes")
+        if prefixes and self.network.startswith("cs-l2net"):
+            raise ValueError(f"{self.network} concatenates the descriptors of two networks: remove prefixes")
+
+    @property
+    def lengths(self) -> list[int]:
+        """Lengths of the descriptors that are trained: those of the prefixes, ascending, and the whole."""
+        return [*sorted(self.prefixes or []), self.dimensions]
+
     @property
     def architecture(self) -> Architecture:
         """The network alone, as recorded on a card."""
         return Architecture(**{name: getattr(self, name) for name in Architecture.model_fields})
+
+    @property
+    def jitter_factors(self) -> JitterFactors:
+        """The factors of the jitter of a frame set."""
+        return JitterFactors(self.jitter, self.blur, self.compression)
 
     @property
     def mining(self) -> MiningSettings:

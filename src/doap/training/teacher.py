@@ -8,8 +8,8 @@ from torch import Tensor
 from doap.networks import registry
 from doap.networks.descriptor import inference_batch_size, to_input
 from doap.networks.inference import fold_normalisation
-from doap.objectives import ImitationLoss, SimilarityLoss
 from doap.objectives.distributed import gather_outputs
+from doap.training.objective import make_distillation
 from doap.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 class Teacher:
-    """Distillation loss of a student.
-
-    A student of the same kind and dimensions imitates the teacher's descriptors; any other its similarities. The
-    teacher computes in the precision of the training.
+    """Distillation loss of a student, see `make_distillation`. The teacher computes in the precision of the training.
 
     Args:
         model: Name or path, as for `doap.load`.
@@ -34,8 +31,7 @@ class Teacher:
         self._network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         self._fabric = fabric
         self._weight = recipe.distillation_weight
-        is_same = (recipe.kind, recipe.dimensions) == (descriptor.kind, descriptor.network.dimensions)
-        self._compare = ImitationLoss(recipe.kind) if is_same else SimilarityLoss(recipe.kind, descriptor.kind)
+        self._compare = make_distillation(recipe, descriptor.kind, descriptor.network.dimensions)
 
     def loss(self, outputs: Tensor, pixels: Tensor) -> Tensor:
         """Return the weighted distillation loss, a scalar; with several ranks, over the batch of all ranks.

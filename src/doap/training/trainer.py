@@ -144,7 +144,8 @@ def train(
             validate = Validation(validation, recipe, fabric.device, trainer.network.input_size, cache)
         stack.enter_context(onednn.keep_enabled())  # the recipe can ask for bfloat16 on a CPU without it
         extent = recipe.extent or data.extent
-        return trainer.fit(Descriptor(trainer.result, recipe.kind, extent, name), origin, validate)
+        descriptor = Descriptor(trainer.result, recipe.kind, extent, name, prefixes=recipe.lengths[:-1])
+        return trainer.fit(descriptor, origin, validate)
 
 
 def check_training(recipe: Recipe, data: Data, validation: Data | None, cache: DataCache) -> tuple[Data, Data | None]:
