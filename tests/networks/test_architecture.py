@@ -13,6 +13,7 @@ from doap.networks.descriptor import Descriptor
 from doap.networks.hynet import HyNet
 from doap.networks.l2net import L2Net, MeanL2Net
 from doap.networks.registry import save
+from doap.networks.residual import Residual
 from doap.networks.spatial_transformer import TransformedNetwork
 from doap.networks.tiny import Tiny
 from doap.training.recipe import Recipe, read_recipe
@@ -28,6 +29,8 @@ from doap.training.recipe import Recipe, read_recipe
         ({"network": "cs-l2net-mean"}, MeanCentreSurround, 64),
         ({"network": "hynet"}, HyNet, 32),
         ({"network": "hynet", "transformer": True}, TransformedNetwork, 42),
+        ({"network": "residual"}, Residual, 32),
+        ({"network": "residual", "depth": 3, "transformer": True}, TransformedNetwork, 42),
         ({"network": "tiny"}, Tiny, 32),
         ({"network": "tiny", "transformer": True}, TransformedNetwork, 42),
     ],
@@ -70,7 +73,7 @@ def test_a_transformer_is_built_as_the_architecture_says() -> None:
     assert built == [(True, "replicate"), (False, "replicate"), (True, "zeros")]
 
 
-def test_architectures_recorded_without_the_keys_of_the_transformer_are_read() -> None:
+def test_architectures_recorded_without_the_later_keys_are_read() -> None:
     recorded = {"network": "l2net", "dimensions": 128, "width": 32, "transformer": True}
     assert Architecture.model_validate(recorded) == Architecture(transformer=True)
 
@@ -79,6 +82,8 @@ NEEDS_TRANSFORMER = "transformer_bounded and transformer_padding need transforme
 INVALID: dict[str, tuple[dict[str, object], str]] = {
     "transformer before two towers": ({"network": "cs-l2net", "transformer": True}, "a transformer outputs 32x32"),
     "odd dimensions": ({"network": "cs-l2net", "dimensions": 127}, "127 is odd"),
+    "depth of L2Net": ({"depth": 3}, "depth=3 needs network=residual, not l2net"),
+    "no residual blocks": ({"network": "residual", "depth": 0}, "greater than 0"),
     "bounds of no transformer": ({"transformer_bounded": False}, NEEDS_TRANSFORMER),
     "padding of no transformer": ({"transformer_padding": "zeros"}, NEEDS_TRANSFORMER),
     "unknown padding": ({"transformer": True, "transformer_padding": "border"}, "'replicate' or 'zeros'"),

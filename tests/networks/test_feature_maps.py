@@ -15,6 +15,7 @@ from support.modules import call_with
 ARCHITECTURES: dict[str, dict[str, object]] = {
     "l2net": {},
     "l2net-mean": {"network": "l2net-mean"},
+    "residual": {"network": "residual"},
     "tiny": {"network": "tiny"},
     "centre-surround": {"network": "cs-l2net"},
     "centre-surround-mean": {"network": "cs-l2net-mean"},

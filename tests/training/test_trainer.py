@@ -157,6 +157,7 @@ def test_weights_that_are_not_finite_stop_the_run(
         {"network": "l2net", "width": 2, "epochs": 2},
         {"network": "cs-l2net", "width": 2, "epochs": 2},
         {"network": "hynet", "width": 2, "epochs": 2},
+        {"network": "residual", "width": 2, "epochs": 2},
         {"transformer": True, "augment": True, "epochs": 3},
         {"label_mining": True, "sampling": "sequence-pairs", "epochs": 8},  # one batch per epoch
         {"precision": "bf16"},

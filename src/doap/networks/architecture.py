@@ -10,8 +10,11 @@ from doap.networks.centre_surround import CentreSurround, MeanCentreSurround
 from doap.networks.hynet import HyNet
 from doap.networks.l2net import L2Net, MeanL2Net
 from doap.networks.network import PatchNetwork
+from doap.networks.residual import Residual
 from doap.networks.spatial_transformer import Padding, SpatialTransformer, TransformedNetwork
 from doap.networks.tiny import Tiny
+
+DEFAULT_DEPTH = 2
 
 
 class Architecture(BaseModel):
@@ -19,13 +22,16 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    network: Literal["l2net", "l2net-mean", "cs-l2net", "cs-l2net-mean", "hynet", "tiny"] = "l2net"
+    network: Literal["l2net", "l2net-mean", "cs-l2net", "cs-l2net-mean", "hynet", "residual", "tiny"] = "l2net"
     dimensions: int = Field(default=128, gt=0, le=65536, description="dimensions of the descriptor, or its bits")
     width: int = Field(
         default=32,
         gt=0,
         le=4096,
         description="channels of the first layer, 32 in the paper; of the second and third of tiny",
+    )
+    depth: int = Field(
+        default=DEFAULT_DEPTH, gt=0, le=64, description="residual blocks per resolution; network=residual only"
     )
     transformer: bool = Field(default=False, description="align patches with a Spatial Transformer first")
     transformer_bounded: bool = Field(
@@ -37,6 +43,8 @@ class Architecture(BaseModel):
 
     @model_validator(mode="after")
     def _check_architecture(self) -> Self:
+        if self.network != "residual" and self.depth != DEFAULT_DEPTH:
+            raise ValueError(f"depth={self.depth} needs network=residual, not {self.network}")
         if not self.transformer and not (self.transformer_bounded and self.transformer_padding == "replicate"):
             raise ValueError("transformer_bounded and transformer_padding need transformer=true")
         if self.network.startswith("cs-l2net") and self.transformer:
@@ -50,6 +58,7 @@ class Architecture(BaseModel):
         return self
 
 
+# Besides residual, which has a depth.
 _NETWORKS: dict[str, Callable[[int, int, float], PatchNetwork]] = {
     "l2net": L2Net,
     "l2net-mean": MeanL2Net,
@@ -63,7 +72,11 @@ _NETWORKS: dict[str, Callable[[int, int, float], PatchNetwork]] = {
 def build_network(architecture: Architecture, dropout: float = 0.0) -> PatchNetwork:
     """Return a new network, with weights sampled from torch's global random state."""
     dimensions, width = architecture.dimensions, architecture.width
-    network = _NETWORKS[architecture.network](dimensions, width, dropout)
+    network: PatchNetwork
+    if architecture.network == "residual":
+        network = Residual(dimensions, width, dropout, architecture.depth)
+    else:
+        network = _NETWORKS[architecture.network](dimensions, width, dropout)
     if not architecture.transformer:
         return network
     transformer = SpatialTransformer(

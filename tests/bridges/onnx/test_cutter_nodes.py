@@ -10,7 +10,7 @@ from onnxruntime import InferenceSession
 import doap
 from doap.bridges.onnx.cutter_nodes import add_cutter
 from doap.images.frames import detect_dog
-from doap.networks.graph_builder import GraphBuilder
+from doap.networks.int8.graph_builder import GraphBuilder
 from doap.types import Frames, Grey
 
 MAX_ROUNDED_OTHERWISE = 1e-3  # fraction of pixels near a half

@@ -176,7 +176,9 @@ def with_statistics(network: PatchNetwork, photo: Grey, frames: Frames) -> Patch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["l2net-mean", "cs-l2net", "cs-l2net-mean", "hynet", "unbounded transformer"])
+@pytest.mark.parametrize(
+    "network", ["l2net-mean", "cs-l2net", "cs-l2net-mean", "hynet", "residual", "unbounded transformer"]
+)
 def test_all_architectures_are_exported(network: str, photo: Grey, frames: Frames, tmp_path: Path) -> None:
     architecture = Architecture.model_validate(
         {"transformer": True, "transformer_padding": "zeros", "dimensions": 16, "width": 4}

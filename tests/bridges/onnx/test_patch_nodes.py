@@ -9,7 +9,7 @@ from onnxruntime import InferenceSession
 
 from doap.bridges.onnx.patch_nodes import add_descriptors, add_resize
 from doap.networks.descriptor import pack_bits
-from doap.networks.graph_builder import GraphBuilder
+from doap.networks.int8.graph_builder import GraphBuilder
 from doap.types import Grey, Kind
 
 

@@ -21,6 +21,8 @@ ARCHITECTURES = {
     "l2net": Architecture(width=8),
     "cs-l2net": Architecture(network="cs-l2net", dimensions=64, width=4),
     "hynet": Architecture(network="hynet", width=8),
+    "residual": Architecture(network="residual", width=8),
+    "residual-st": Architecture(network="residual", width=8, depth=1, transformer=True),
     "tiny": Architecture(network="tiny", width=8),
     "st": Architecture(width=4, transformer=True),
 }

@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from doap.images.extraction import MAX_COORDINATE, MIN_SIDE
 from doap.images.opencv_extraction import SUPERSAMPLING
-from doap.networks.graph_builder import GraphBuilder, Operand
+from doap.networks.int8.graph_builder import GraphBuilder, Operand
 
 MAX_LEVELS = 12
 """Levels of the pyramid in the graph: all that images with a shorter side of up to 30,720 pixels have."""

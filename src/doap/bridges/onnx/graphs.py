@@ -10,7 +10,7 @@ from doap.bridges.onnx.cutter_nodes import add_cutter
 from doap.bridges.onnx.network_graph import add_network, add_quantized_network
 from doap.bridges.onnx.patch_nodes import add_descriptors, add_resize
 from doap.networks.descriptor import Descriptor
-from doap.networks.graph_builder import GraphBuilder
+from doap.networks.int8.graph_builder import GraphBuilder
 from doap.version import __version__
 
 PRODUCER = "doap"

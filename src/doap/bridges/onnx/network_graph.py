@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto, load_from_string
 
 from doap.bridges.onnx.torch_formats import MAX_DIMENSION, check_torch
 from doap.networks.descriptor import Descriptor
-from doap.networks.graph_builder import OPSET, GraphBuilder
+from doap.networks.int8.graph_builder import OPSET, GraphBuilder
 from doap.networks.int8.network import build_int8_graph
 from doap.networks.network import PatchNetwork
 

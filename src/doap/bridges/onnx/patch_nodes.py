@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto
 
-from doap.networks.graph_builder import GraphBuilder
+from doap.networks.int8.graph_builder import GraphBuilder
 from doap.types import Kind
 
 MIN_LENGTH = np.float32(1e-12)  # of `torch.nn.functional.normalize`

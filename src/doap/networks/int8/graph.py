@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto, helper
 
-from doap.networks.graph_builder import GraphBuilder, Operand
+from doap.networks.int8.graph_builder import GraphBuilder, Operand
 from doap.networks.int8.layers import Layer
 from doap.networks.int8.quantization import Quantization, QuantizedWeights, quantize_weights
 
