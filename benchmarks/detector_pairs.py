@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from doap.datasets.official.image_sequences import find_sequences
 from doap.images.extraction import to_bytes
 from doap.images.frames import detect_dog
-from doap.images.jitter import LEVELS, jitter_light
+from doap.images.jitter.views import LEVELS, jitter_light
 from doap.images.reading import find_photos, read_grey
 from doap.images.reconstruction.static import edge_map, register_static
 from doap.types import Grey

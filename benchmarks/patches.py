@@ -40,7 +40,7 @@ from doap.images.detection import detect, detect_batch
 from doap.images.detectors import detect_harris_affine
 from doap.images.extraction import Pyramid, extract_patch_tensor
 from doap.images.frames import detect_dog
-from doap.images.jitter import jittered_views
+from doap.images.jitter.views import jittered_views
 from doap.images.reconstruction.scene_frames import detect_pooled_frames
 from doap.types import Grey
 from machine import write_result

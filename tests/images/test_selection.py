@@ -5,7 +5,7 @@ import torch
 from doap.geometry.ellipses import scales
 from doap.images.detectors import detect_harris_affine, detect_hessian_affine
 from doap.images.frames import detect_dog
-from doap.images.jitter import LEVELS, jitter_frames
+from doap.images.jitter.views import LEVELS, jitter_frames
 from doap.images.selection import find_overlapping_pairs, select_frames, suppress_duplicates
 from doap.types import Frames, Grey
 from support.counted_overlap import counted_overlap

@@ -3,7 +3,7 @@ import numpy as np
 import torch
 
 from doap.images.extraction import Pyramid
-from doap.images.jitter import LEVELS
+from doap.images.jitter.views import LEVELS
 from doap.images.warping import random_homography, relight, warp
 from doap.types import Grey, Homography
 

@@ -11,6 +11,7 @@ from doap.datasets.batches.resident_patches import PatchSource
 from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler
 from doap.datasets.batches.source_sampling import SourceSampler
 from doap.datasets.sets.groups import Ids
+from doap.images.jitter.views import UNCHANGED, JitterFactors
 from doap.training.batches import BatchLoader, make_sampler
 from doap.training.data_cache import Data, DataCache
 from doap.training.recipe import Recipe
@@ -107,7 +108,11 @@ class RecordingSource:
         self.zooms: list[NDArray[np.float32]] = []
 
     def take(
-        self, indices: Ids, random: torch.Generator, zooms: torch.Tensor | None = None, jitter: float = 1.0
+        self,
+        indices: Ids,
+        random: torch.Generator,
+        zooms: torch.Tensor | None = None,
+        jitter: JitterFactors = UNCHANGED,
     ) -> torch.Tensor:
         assert zooms is not None
         self.zooms.append(zooms.cpu().numpy())
@@ -167,7 +172,7 @@ def test_ranks_zoom_whole_groups(frames: FrameSet) -> None:
         assert all(len(set(zooms[batch.groups.numpy() == g].tolist())) == 1 for g in np.unique(batch.groups))
 
 
-@pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5", "extent=24.0"])
+@pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5", "extent=24.0", "blur=2.0", "compression=0.5"])
 def test_a_patch_set_cannot_be_cut_again(patches: PatchSet, setting: str) -> None:
     key, _, value = setting.partition("=")
     message = rf"{setting} needs the photos of a frame set, and PatchSet\(400 patches.* has none"

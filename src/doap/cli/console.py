@@ -36,7 +36,7 @@ def say_error(line: str) -> None:
 
 def say_overlaps() -> None:
     """Print the mean overlap of a frame with its jittered views, per level of jitter."""
-    from doap.images.jitter import LEVELS, measure_overlap
+    from doap.images.jitter.views import LEVELS, measure_overlap
 
     for level in LEVELS:
         say(f"{level} views overlap the plain frame by {measure_overlap(level):.2f} on average")

@@ -13,7 +13,7 @@ from doap.demo.run import DemoResult
 from doap.evaluation.harness.figures import draw_bars, draw_groups, draw_lists
 from doap.evaluation.image_pairs.warped import correspondence_matrix
 from doap.files import write_text
-from doap.images.jitter import LEVELS, measure_overlap
+from doap.images.jitter.views import LEVELS, measure_overlap
 from doap.training.curves import draw_losses
 from doap.training.log import read_losses
 from doap.version import __version__

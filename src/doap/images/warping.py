@@ -6,7 +6,7 @@ import torch
 from doap.geometry.homographies import transform_points
 from doap.images.extraction import Pyramid, average_samples, to_bytes
 from doap.images.frames import transform_frames
-from doap.images.jitter import LEVELS, JitterLevel, jitter_light
+from doap.images.jitter.views import LEVELS, JitterLevel, jitter_light
 from doap.types import Grey, Homography
 
 LIGHT = LEVELS["hard"]

@@ -109,7 +109,7 @@ class BatchLoader:
         random = torch.Generator(self._device).manual_seed(seed)
         labels = torch.from_numpy(groups)
         zooms = sample_zooms(labels[rows], recipe.zoom, random) if recipe.zoom else None
-        pixels = self._patches.take(indices[rows], random, zooms, recipe.jitter)
+        pixels = self._patches.take(indices[rows], random, zooms, recipe.jitter_factors)
         if recipe.augment:
             pixels = flip_and_rotate(pixels, sample_symmetries(labels, random)[rows])
         # Dropout in chunks does not see the whole batch, so each rank samples its own masks.
@@ -130,7 +130,7 @@ def check_batches(data: Data, recipe: Recipe) -> Sampler:
     Raises:
         DoapError: If the recipe does not fit the set.
     """
-    for key in ("extent", "zoom", "jitter"):
+    for key in ("extent", "zoom", "jitter", "blur", "compression"):
         value = getattr(recipe, key)
         if value != Recipe.model_fields[key].default and not data.is_jittered:
             raise DoapError(f"{key}={value} needs the photos of a frame set, and {data} has none")

@@ -11,6 +11,7 @@ from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE, MiningSett
 from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.extents import MAX_EXTENT
+from doap.images.jitter.views import JitterFactors
 from doap.networks.architecture import Architecture
 from doap.parsing.yaml_files import MAX_INTEGER, parse_yaml, read_yaml
 from doap.types import Kind
@@ -92,6 +93,10 @@ class Recipe(Architecture):
         default=0.0, ge=0, le=4, description="largest zoom in octaves, sampled per group; frame sets only"
     )
     jitter: float = Field(default=1.0, ge=0, le=4, description="factor on the geometric jitter; frame sets only")
+    blur: float = Field(default=1.0, ge=0, le=4, description="factor on the maximum blur; frame sets only")
+    compression: float = Field(
+        default=0.0, ge=0, le=1, description="share of the views that are compressed as by JPEG; frame sets only"
+    )
     in_sequence_negatives: bool = Field(
         default=True,
         description="patches of a query's own sequence are negatives; false ignores them (section 4.2 of the paper)",
@@ -200,6 +205,11 @@ class Recipe(Architecture):
     def architecture(self) -> Architecture:
         """The network alone, as recorded on a card."""
         return Architecture(**{name: getattr(self, name) for name in Architecture.model_fields})
+
+    @property
+    def jitter_factors(self) -> JitterFactors:
+        """The factors of the jitter of a frame set."""
+        return JitterFactors(self.jitter, self.blur, self.compression)
 
     @property
     def mining(self) -> MiningSettings:

@@ -6,8 +6,9 @@ from doap.datasets.batches import resident_frames as module
 from doap.datasets.batches.resident_frames import ResidentFrames
 from doap.datasets.batches.sampling import GroupSampler
 from doap.datasets.sets.frame_set import FrameSet, encode
-from doap.images.extraction import are_patches_inside, extract_patches
+from doap.images.extraction import are_patches_inside, average_samples, extract_patches, pixel_spacing, to_bytes
 from doap.images.frames import detect_dog
+from doap.images.jitter.views import JitterFactors, jitter_frames, jitter_light, mixed_levels, tilted_grid
 
 
 @pytest.fixture
@@ -58,7 +59,10 @@ def test_jitter_moves_patches_and_leaves_the_light(frames: FrameSet, photo: np.n
     plain = extract_patches(photo, frames.frames, 32, 12.0)
     static, moved, more = (
         correlation(
-            source.take(np.arange(300), torch.Generator(device).manual_seed(0), jitter=factor).cpu().numpy(), plain
+            source.take(np.arange(300), torch.Generator(device).manual_seed(0), jitter=JitterFactors(geometry=factor))
+            .cpu()
+            .numpy(),
+            plain,
         )
         for factor in (0.0, 1.0, 2.0)
     )
@@ -109,3 +113,30 @@ def test_zoom_starts_from_the_extent(frames: FrameSet, photo: np.ndarray, monkey
     source = ResidentFrames(frames, extent=24.0)
     sampled = source.take(np.arange(300), torch.Generator(), torch.ones(300)).numpy().astype(int)
     assert np.abs(sampled - extract_patches(photo, frames.frames, 32, 12.0)).max() <= 1
+
+
+def test_factors_of_one_leave_the_views_and_their_random_numbers(frames: FrameSet) -> None:
+    source, items = ResidentFrames(frames), torch.arange(300)
+    zooms = torch.linspace(0, 2, 300)
+    randoms = [torch.Generator().manual_seed(0) for _ in range(4)]
+    plain = source.take(items.numpy(), randoms[0], zooms)
+    # The views as they were before there were factors of the light.
+    levels = (torch.rand(300, generator=randoms[1]) * source._level_counts).long()
+    strength = mixed_levels(levels)
+    jittered = jitter_frames(source._frames, strength, randoms[1])
+    grid = tilted_grid(jittered, strength, 32, randoms[1], torch.exp2(-zooms))
+    spacing = pixel_spacing(jittered, 32, 12.0) * torch.exp2(-zooms)
+    values = average_samples(source._atlas.sample(jittered, grid, 12.0, spacing, source._photos))
+    assert torch.equal(plain, to_bytes(jitter_light(values, strength, randoms[1])))
+    assert torch.equal(randoms[0].get_state(), randoms[1].get_state())
+    # More blur changes nothing else, and compression comes last.
+    blurred = source.take(items.numpy(), randoms[2], zooms, JitterFactors(blur=3.0))
+    assert torch.equal(randoms[2].get_state(), randoms[0].get_state())
+    unchanged = levels == 0
+    assert torch.equal(blurred[unchanged], plain[unchanged])
+    steepness = [views[~unchanged].float().diff(dim=2).abs().mean() for views in (plain, blurred)]
+    assert steepness[1] < 0.9 * steepness[0]  # the noise stays
+    compressed = source.take(items.numpy(), randoms[3], zooms, JitterFactors(compression=0.5))
+    changed = (compressed != plain).flatten(1).any(1)
+    assert 0.15 < changed.float().mean() <= 0.5
+    assert changed[200:].float().mean() > changed[:100].float().mean()  # coarse views are hardly affected

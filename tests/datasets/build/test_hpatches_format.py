@@ -14,7 +14,7 @@ from doap.errors import DoapError
 from doap.geometry.ellipses import overlap, scales
 from doap.geometry.homographies import transform_points
 from doap.images.frames import transform_frames
-from doap.images.jitter import LEVELS, JitterLevel
+from doap.images.jitter.views import LEVELS, JitterLevel
 
 HOMOGRAPHIES = np.array(
     [

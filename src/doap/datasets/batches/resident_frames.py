@@ -15,7 +15,15 @@ from doap.datasets.sets.frame_set import SOURCES, FrameSet
 from doap.datasets.sets.groups import Ids
 from doap.images.atlas import Atlas
 from doap.images.extraction import average_samples, pixel_spacing, to_bytes
-from doap.images.jitter import jitter_frames, jitter_light, mixed_levels, tilted_grid
+from doap.images.jitter.compression import compress_some
+from doap.images.jitter.views import (
+    UNCHANGED,
+    JitterFactors,
+    jitter_frames,
+    jitter_light,
+    mixed_levels,
+    tilted_grid,
+)
 from doap.types import Grey, Progress, no_progress
 
 # Highest jitter level by source. Single photos show one appearance of a point and are jittered up to "tough". Tracks
@@ -60,7 +68,9 @@ class ResidentFrames:
         view.size, view._extent = size, extent
         return view
 
-    def take(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
+    def take(
+        self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: JitterFactors = UNCHANGED
+    ) -> Tensor:
         """Extract the frames at `indices`, each at a jitter level sampled from 0 to the highest of its source.
 
         Args:
@@ -68,7 +78,7 @@ class ResidentFrames:
             random: Generator on the device; determines the views.
             zooms: (M,) octaves by which each patch is magnified: with z, the patch shows the central 2^-z of the
                 side, in full resolution. No zoom by default.
-            jitter: Factor of the geometric jitter.
+            jitter: Factors of the jitter.
 
         Returns:
             (M, size, size) uint8 on the device.
@@ -83,7 +93,12 @@ class ResidentFrames:
         return self._extract(items, torch.zeros_like(items), torch.Generator(self.device))
 
     def _extract(
-        self, items: Tensor, levels: Tensor, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0
+        self,
+        items: Tensor,
+        levels: Tensor,
+        random: torch.Generator,
+        zooms: Tensor | None = None,
+        jitter: JitterFactors = UNCHANGED,
     ) -> Tensor:
         strength = mixed_levels(levels, jitter)
         jittered = jitter_frames(self._frames[items], strength, random)
@@ -91,7 +106,12 @@ class ResidentFrames:
         grid = tilted_grid(jittered, strength, self.size, random, scale)
         spacing = pixel_spacing(jittered, self.size, self._extent) * scale
         values = average_samples(self._atlas.sample(jittered, grid, self._extent, spacing, self._photos[items]))
-        return to_bytes(jitter_light(values, strength, random))
+        values = jitter_light(values, strength, random, jitter.blur_radius)
+        if jitter.compression:
+            shapes = self._extent * jittered[:, :, :2]
+            shapes = shapes if zooms is None else shapes * torch.exp2(-zooms)[:, None, None]
+            values = compress_some(values, shapes, jitter.compression, random)
+        return to_bytes(values)
 
 
 def _decode(frames: FrameSet, photos: Ids, progress: Progress) -> Iterator[Grey]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
+from doap.images.jitter.views import UNCHANGED, JitterFactors
 from doap.types import Progress, no_progress
 
 CHUNK_SIZE = 8192  # patches loaded per step
@@ -18,14 +19,16 @@ CPU_LIMIT = 2 << 30  # bytes
 class PatchSource(Protocol):
     """Patches on a device by index: those of a patch set, or views of a frame set."""
 
-    def take(self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: float = 1.0) -> Tensor:
+    def take(
+        self, indices: Ids, random: torch.Generator, zooms: Tensor | None = None, jitter: JitterFactors = UNCHANGED
+    ) -> Tensor:
         """Return the patches at `indices`, (M, S, S) uint8 on the device.
 
         Args:
             indices: (M,) item indices.
             random: Generator on the device; determines the views of a frame set.
             zooms: (M,) octaves by which each patch is magnified; frame sets only.
-            jitter: Factor of the geometric jitter; frame sets only.
+            jitter: Factors of the jitter; frame sets only.
         """
 
 
@@ -75,7 +78,7 @@ class ResidentPatches:
         indices: Ids,
         random: torch.Generator | None = None,  # noqa: ARG002 (see `PatchSource`: nothing is random here)
         zooms: Tensor | None = None,  # noqa: ARG002
-        jitter: float = 1.0,  # noqa: ARG002
+        jitter: JitterFactors = UNCHANGED,  # noqa: ARG002
     ) -> Tensor:
         """Return the patches at `indices`, in that order: (M, S, S) uint8 on the device."""
         if self._pixels is None:

@@ -13,7 +13,7 @@ from doap.datasets.sets.frame_set import Encoded, FrameSet, decode_photo
 from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.writer import PatchSetWriter, write_patch_set
 from doap.images.extraction import Pyramid, extract_patches
-from doap.images.jitter import LEVELS, jittered_views
+from doap.images.jitter.views import LEVELS, jittered_views
 from doap.types import Frames, Progress, no_progress
 
 PATCH_SIZE = 32  # pixels

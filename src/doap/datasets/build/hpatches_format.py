@@ -26,7 +26,7 @@ from doap.geometry.ellipses import overlap, scales
 from doap.images.detectors import DETECTORS
 from doap.images.extraction import Pyramid, are_patches_inside, extract_patches
 from doap.images.frames import transform_frames
-from doap.images.jitter import LEVELS, JitterLevel, jitter_frames
+from doap.images.jitter.views import LEVELS, JitterLevel, jitter_frames
 from doap.images.reading import read_grey
 from doap.images.selection import suppress_duplicates
 from doap.types import Frames, Grey

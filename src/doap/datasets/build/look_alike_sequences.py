@@ -29,7 +29,7 @@ from doap.datasets.sets.scenes import SetScene, seeded_order
 from doap.errors import DoapError
 from doap.geometry.ground_truth import Matrix
 from doap.images.extraction import Pyramid, to_bytes
-from doap.images.jitter import LEVELS
+from doap.images.jitter.views import LEVELS
 from doap.images.warping import random_homography, relight, warp
 from doap.types import Grey, Progress, no_progress
 

@@ -1,4 +1,4 @@
-"""Jittered views: simulated patches of the same point in other photographs.
+"""Views of frames in other photographs, simulated.
 
 Geometry varies as the frames of a detector do: the frame is rotated, shifted, scaled and stretched, and its plane is
 tilted. Light varies as that of a camera does: gamma, contrast, a gradient across the patch, blur and noise. There are
@@ -6,6 +6,7 @@ three levels, named as in HPatches. A frame overlaps its jittered copy by about 
 (tough) on average.
 """
 
+import math
 from dataclasses import astuple, dataclass
 from functools import cache
 
@@ -38,8 +39,30 @@ class JitterLevel:
     noise: float | Tensor  # maximum, grey levels
 
 
-BLUR_RADIUS = 3  # pixels
+@dataclass(frozen=True)
+class JitterFactors:
+    """How the jitter of a training differs from the levels.
+
+    Attributes:
+        geometry: Factor of the geometric jitter.
+        blur: Factor of the maximum blur.
+        compression: Share of the views that are compressed.
+    """
+
+    geometry: float = 1.0
+    blur: float = 1.0
+    compression: float = 0.0
+
+    @property
+    def blur_radius(self) -> int:
+        """The radius of the filter that blurs, in pixels."""
+        return math.ceil(BLUR_RADIUS * max(1.0, self.blur))
+
+
+UNCHANGED = JitterFactors()
+BLUR_RADIUS = 3  # pixels, for the blur of the levels
 GEOMETRY_VALUES = 5  # the first fields of a level; the others are photometric
+BLUR_VALUE = 8  # the field of the blur
 
 LEVELS = {
     "easy": JitterLevel(5, 0.08, 0.08, 0.08, 0.02, 0.25, 0.25, 10, 0.5, 3),
@@ -48,15 +71,17 @@ LEVELS = {
 }
 
 
-def mixed_levels(numbers: Tensor, geometry: float = 1.0) -> JitterLevel:
+def mixed_levels(numbers: Tensor, factors: JitterFactors = UNCHANGED) -> JitterLevel:
     """Return a level with separate values per patch.
 
     Args:
         numbers: (N,) integers: 0 for no jitter, then 1, 2, 3 for easy, hard and tough.
-        geometry: Factor of the geometric jitter.
+        factors: Factors of the levels.
     """
     values = _level_table(numbers.device)[numbers]
-    return JitterLevel(*(geometry * values[:, :GEOMETRY_VALUES]).unbind(1), *values[:, GEOMETRY_VALUES:].unbind(1))
+    values[:, :GEOMETRY_VALUES] *= factors.geometry
+    values[:, BLUR_VALUE] *= factors.blur
+    return JitterLevel(*values.unbind(1))
 
 
 @cache
@@ -127,7 +152,9 @@ def tilted_grid(
     return across / depth, down / depth
 
 
-def jitter_light(values: Tensor, strength: JitterLevel, random: torch.Generator) -> Tensor:
+def jitter_light(
+    values: Tensor, strength: JitterLevel, random: torch.Generator, blur_radius: int = BLUR_RADIUS
+) -> Tensor:
     """Apply blur, then gamma, contrast, a gradient of light and noise to (N, H, W) grey values in 0..255."""
     count, height, width = values.shape
     device = values.device
@@ -138,7 +165,7 @@ def jitter_light(values: Tensor, strength: JitterLevel, random: torch.Generator)
     def uniform(*shape: int) -> Tensor:
         return torch.rand(count, *shape, generator=random, device=device)
 
-    values = _blur(values, uniform() * strength.blur)
+    values = _blur(values, uniform() * strength.blur, blur_radius)
     gamma = torch.exp2(normal(1, 1) * _per_patch(strength.gamma, 2))
     values = 255 * (values / 255).clamp(0, 1) ** gamma
     gain = torch.exp2(normal(1, 1) * _per_patch(strength.contrast, 2))
@@ -168,12 +195,12 @@ def _rotations(angles: Tensor) -> Tensor:
     return torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
 
 
-def _blur(values: Tensor, sigma: Tensor) -> Tensor:
+def _blur(values: Tensor, sigma: Tensor, radius: int) -> Tensor:
     """Blur (N, H, W) patches by Gaussians of (N,) sigmas; the border is replicated."""
-    offsets = torch.arange(-BLUR_RADIUS, BLUR_RADIUS + 1, device=values.device)
+    offsets = torch.arange(-radius, radius + 1, device=values.device)
     taps = torch.exp(-0.5 * (offsets / sigma.clamp(min=1e-3)[:, None]) ** 2)
     taps = (taps / taps.sum(1, keepdim=True)).T[:, :, None, None]
-    for axis, border in ((1, (0, 0, BLUR_RADIUS, BLUR_RADIUS)), (2, (BLUR_RADIUS, BLUR_RADIUS, 0, 0))):
+    for axis, border in ((1, (0, 0, radius, radius)), (2, (radius, radius, 0, 0))):
         # A sum of shifted copies: a convolution would need one group per patch.
         size = values.shape[axis]
         padded = F.pad(values[None], border, mode="replicate")[0]

@@ -4,13 +4,15 @@ import torch
 
 from doap.images.extraction import Pyramid, extract_patches
 from doap.images.frames import detect_dog
-from doap.images.jitter import (
+from doap.images.jitter.views import (
     LEVELS,
+    JitterFactors,
     JitterLevel,
     jitter_frames,
     jitter_light,
     jittered_views,
     measure_overlap,
+    mixed_levels,
     tilted_grid,
 )
 from doap.types import Grey
@@ -111,3 +113,15 @@ def test_the_visible_share_is_the_centre_of_the_whole_grid() -> None:
     centre = tilted_grid(frames, LEVELS["tough"], 32, torch.Generator().manual_seed(0), torch.full((5,), 0.5))
     for a, b in zip(whole, centre, strict=True):
         torch.testing.assert_close(a[:, 32:96, 32:96], b)
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, 4.0])
+def test_the_filter_is_wide_enough_for_the_blur(factor: float) -> None:
+    factors = JitterFactors(blur=factor)
+    assert mixed_levels(torch.tensor([3]), factors).blur == pytest.approx([factor * 1.1])
+    impulse = torch.zeros(400, 63, 63)
+    impulse[:, 31, 31] = 200.0
+    blurred = jitter_light(impulse, only(blur=1.1 * factor), random(), factors.blur_radius)
+    offsets = torch.arange(63) - 31.0
+    deviations = ((blurred.sum(1) * offsets**2).sum(1) / 200).sqrt()
+    assert deviations.max() == pytest.approx(1.1 * factor, rel=0.05)

@@ -1,0 +1,1 @@
+"""Jittered views: simulated patches of the same point in other photographs."""
