@@ -95,7 +95,10 @@ def colmap(
     min_share: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="Drop pairs with less than this share of the matches of their images' best pairs."
+            min=0,
+            max=1,
+            help="Drop pairs with less than this share of the matches of their images' best pairs, unless other pairs "
+            "confirm their rotation.",
         ),
     ] = 0.1,
     device: DeviceOption = None,
@@ -212,7 +215,7 @@ def _report(summary: "ProjectSummary") -> None:
     median = f", {statistics.median(agreeing):.0f} in the median" if agreeing else ""
     say(f"{pairs} pairs matched{note}; {len(agreeing)} have verified matches{median}")
     if summary.weak:
-        say(f"{summary.weak} pairs with few matches beside those of their images' best pairs left out (--min-share)")
+        say(f"{summary.weak} pairs left out: few matches beside those of their images' best pairs, and not confirmed")
 
 
 def _report_models(made: "ReconstructionSummary", summary: "ProjectSummary", output: Path) -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from doap.bridges.colmap import keypoint_graph
-from doap.bridges.colmap.keypoint_graph import DAMPING, MatchGraph, solve_corrections
+from doap.bridges.colmap.refinement import keypoint_graph
+from doap.bridges.colmap.refinement.keypoint_graph import DAMPING, MatchGraph, solve_corrections
 from doap.errors import DoapError
 
 

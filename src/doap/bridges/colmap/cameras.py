@@ -115,9 +115,13 @@ class Camera:
     params: tuple[float, ...]
     has_prior_focal: bool
 
-    def intrinsics(self) -> NDArray[np.float64] | None:
-        """Return the (3, 3) matrix of a perspective camera of known focal length, without distortion; else None."""
-        if not (self.has_prior_focal and 0 <= self.model < len(MODELS)):
+    def intrinsics(self, *, assumed: bool = False) -> NDArray[np.float64] | None:
+        """Return the (3, 3) matrix of a perspective camera, without distortion; None for others.
+
+        Args:
+            assumed: Whether to return it also if the focal length is not known but assumed.
+        """
+        if not ((self.has_prior_focal or assumed) and 0 <= self.model < len(MODELS)):
             return None
         model = MODELS[self.model]
         if not model.is_perspective or len(self.params) != model.size:

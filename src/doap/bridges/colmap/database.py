@@ -11,8 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.bridges.colmap.cameras import Camera
-from doap.bridges.colmap.schema import MAX_IMAGES, OWN_TABLE, check_tables, create_tables
-from doap.bridges.colmap.two_view import PIXEL_CENTRE, Intrinsics, TwoViewGeometry
+from doap.bridges.colmap.schema import (
+    GEOMETRY_COLUMNS,
+    HIDDEN_TABLE,
+    MAX_IMAGES,
+    OWN_TABLE,
+    check_tables,
+    create_tables,
+)
+from doap.bridges.colmap.two_view import DEGENERATE, PIXEL_CENTRE, Intrinsics, TwoViewGeometry
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.folders.settings import Identity
@@ -56,9 +63,11 @@ def pair_images(pair: int) -> tuple[int, int]:
     return divmod(pair, MAX_IMAGES)
 
 
-def pair_intrinsics(cameras: Mapping[int, Camera], first: StoredImage, second: StoredImage) -> Intrinsics | None:
-    """Return the intrinsics of two images; None if a focal length is not known."""
-    a, b = (cameras[image.camera].intrinsics() for image in (first, second))
+def pair_intrinsics(
+    cameras: Mapping[int, Camera], first: StoredImage, second: StoredImage, *, assumed: bool = False
+) -> Intrinsics | None:
+    """Return the intrinsics of two images; None if a focal length is not known, nor may be assumed."""
+    a, b = (cameras[image.camera].intrinsics(assumed=assumed) for image in (first, second))
     return None if a is None or b is None else (a, b)
 
 
@@ -114,6 +123,7 @@ class Database:
         # COLMAP makes rigs and frames itself if there are none at all.
         self.has_rigs = "rigs" in columns and self._count("rigs") > 0
         self.has_own_table = "doap" in columns
+        self.has_hidden_table = "doap_hidden" in columns
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -199,11 +209,45 @@ class Database:
             matches: (P, 2) matches that were verified.
             geometry: The geometry, with the inliers among them.
         """
-        self.connection.execute("DELETE FROM two_view_geometries WHERE pair_id = ?", (pair,))
+        for table in self._geometry_tables:
+            self.connection.execute(f"DELETE FROM {table} WHERE pair_id = ?", (pair,))
         inliers = np.ascontiguousarray(matches[geometry.inliers], np.uint32)
         blobs = [None if array is None else np.ascontiguousarray(array).tobytes() for array in geometry.arrays]
         row = (pair, len(inliers), 2, inliers.tobytes(), geometry.config, *blobs)
-        self._insert("two_view_geometries", "pair_id, rows, cols, data, config, F, E, H, qvec, tvec", row)
+        self._insert("two_view_geometries", GEOMETRY_COLUMNS, row)
+
+    def hide_geometries(self, pairs: Collection[int]) -> None:
+        """Replace the geometries of pairs by empty ones, until `restore_geometries`."""
+        run = self.connection.execute
+        run(HIDDEN_TABLE)
+        self.has_hidden_table = True
+        for pair in pairs:
+            run(
+                f"INSERT INTO doap_hidden SELECT {GEOMETRY_COLUMNS} FROM two_view_geometries WHERE pair_id = ?", (pair,)
+            )
+            run("DELETE FROM two_view_geometries WHERE pair_id = ?", (pair,))
+            self._insert("two_view_geometries", "pair_id, rows, cols, data, config", (pair, 0, 2, b"", DEGENERATE))
+
+    def restore_geometries(self) -> None:
+        """Restore the geometries that are hidden."""
+        if not self.has_hidden_table:
+            return
+        run = self.connection.execute
+        run("DELETE FROM two_view_geometries WHERE pair_id IN (SELECT pair_id FROM doap_hidden)")
+        run(f"INSERT INTO two_view_geometries({GEOMETRY_COLUMNS}) SELECT {GEOMETRY_COLUMNS} FROM doap_hidden")
+        run("DELETE FROM doap_hidden")
+
+    def verified_points(self, pair: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the positions of the verified matches of a pair in its two images, (P, 2) each."""
+        run = self.connection.execute
+        rows, data = run("SELECT rows, data FROM two_view_geometries WHERE pair_id = ?", (pair,)).fetchone()
+        matches = np.frombuffer(data or b"", np.uint32).reshape(rows, 2)
+        points = []
+        for image, indices in zip(pair_images(pair), matches.T, strict=True):
+            found = run("SELECT rows, cols, data FROM keypoints WHERE image_id = ?", (image,)).fetchone()
+            keypoints = np.frombuffer(found[2] or b"", np.float32).reshape(found[:2])
+            points.append(keypoints[indices, :2])
+        return points[0], points[1]
 
     def found_matches(self, pairs: Collection[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yield the matches of pairs, (P, 2), that were verified when doap matched them, before any refinement."""
@@ -236,7 +280,7 @@ class Database:
         removed = "(SELECT id FROM removed)"
         for table in ("keypoints", "descriptors"):
             run(f"DELETE FROM {table} WHERE image_id IN {removed}")
-        for table in ("matches", "two_view_geometries"):
+        for table in ("matches", *self._geometry_tables):
             run(f"DELETE FROM {table} WHERE pair_id / {MAX_IMAGES} IN {removed} OR pair_id % {MAX_IMAGES} IN {removed}")
 
     def settings(self) -> Identity | None:
@@ -270,6 +314,10 @@ class Database:
     def keypoint_counts(self) -> dict[int, int]:
         """Return the number of keypoints of every image that has been described."""
         return dict(self.connection.execute("SELECT image_id, rows FROM keypoints").fetchall())
+
+    @property
+    def _geometry_tables(self) -> list[str]:
+        return ["two_view_geometries", *(["doap_hidden"] if self.has_hidden_table else [])]
 
     def _recall(self, kind: str) -> dict[int, str]:
         if not self.has_own_table:

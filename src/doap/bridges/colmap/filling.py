@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from doap.bridges.colmap.cameras import CameraSettings, new_camera, read_image_camera, sharing_key
 from doap.bridges.colmap.database import Database, StoredImage, pair_id, pair_images, pair_intrinsics
-from doap.bridges.colmap.pairs import weak_pairs
-from doap.bridges.colmap.two_view import DEGENERATE, MatchTask, Pair, TwoViewGeometry, match_task
+from doap.bridges.colmap.two_view import MatchTask, Pair, RotationTask, match_task, rotation_task
+from doap.bridges.colmap.view_graph import ImagePair, low_shares, weak_pairs
 from doap.errors import DoapError
 from doap.folders import FeatureCollection, MatchSettings, NamedImage
 from doap.folders import Pair as Names
 from doap.folders.matching import MAX_TASK, TASKS_PER_WORKER
 from doap.folders.pairs import in_blocks
+from doap.geometry.robust import Matrix
 from doap.parallel import Engine
 from doap.types import Progress
 
@@ -113,20 +112,50 @@ def match_images(
     return list(wanted), len(remaining)
 
 
-def remove_weak_pairs(database: Database, images: Mapping[str, StoredImage], min_share: float) -> int:
-    """Remove the geometries of weak pairs among the images that doap has matched; their matches stay.
+def hide_weak_pairs(
+    database: Database, images: Mapping[str, StoredImage], min_share: float, pool: Engine, progress: Progress
+) -> int:
+    """Hide the geometries of weak pairs among the images that doap has matched, and of no others; see `weak_pairs`.
 
-    Removing once more, or after images were added, gives what removing from all at once gives.
+    The geometries can be restored, and the matches stay. The result does not depend on what was hidden before.
 
     Returns:
-        Number of weak pairs that had verified matches.
+        Number of weak pairs.
     """
-    numbers = {image.number for image in images.values()}
-    counts = database.verified_counts()
-    own = {pair_images(pair): counts[pair] for pair in database.matched() if numbers.issuperset(pair_images(pair))}
-    weak = [pair for pair in sorted(weak_pairs(own, min_share)) if own[pair]]
-    nothing = TwoViewGeometry(DEGENERATE, np.zeros(0, bool))
+    numbers = {image.number: image for image in images.values()}
     with database.transaction():
-        for pair in weak:
-            database.write_geometry(pair_id(*pair), np.empty((0, 2), np.int64), nothing)
+        database.restore_geometries()
+        counts = database.verified_counts()
+        own = {pair_images(pair): counts[pair] for pair in database.matched() if numbers.keys() >= {*pair_images(pair)}}
+        rotations = _find_rotations(database, numbers, own, pool, progress) if low_shares(own, min_share) else {}
+        weak = weak_pairs(own, rotations, min_share)
+        database.hide_geometries([pair_id(*pair) for pair in sorted(weak)])
     return len(weak)
+
+
+def _find_rotations(
+    database: Database,
+    images: Mapping[int, StoredImage],
+    counts: Mapping[ImagePair, int],
+    pool: Engine,
+    progress: Progress,
+) -> dict[ImagePair, Matrix]:
+    """Return the rotations of pairs with verified matches, by focal lengths that are known or assumed."""
+    cameras = database.cameras()
+    pairs = [pair for pair in sorted(counts) if counts[pair]]
+
+    def task(pair: ImagePair) -> RotationTask | None:
+        first, second = (images[image] for image in pair)
+        intrinsics = pair_intrinsics(cameras, first, second, assumed=True)
+        if intrinsics is None:
+            return None
+        camera = cameras[second.camera]
+        return RotationTask(*database.verified_points(pair_id(*pair)), (camera.height, camera.width), intrinsics)
+
+    progress(0, len(pairs))
+    rotations = {}
+    for done, (pair, rotation) in enumerate(zip(pairs, pool.map(rotation_task, map(task, pairs)), strict=True), 1):
+        if rotation is not None:
+            rotations[pair] = rotation
+        progress(done, len(pairs))
+    return rotations

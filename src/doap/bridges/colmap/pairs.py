@@ -1,7 +1,7 @@
 """Choice of the pairs of images to match."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -85,35 +85,3 @@ def natural_key(name: str) -> tuple[list[tuple[int, str]], str]:
     """Return a key that sorts a2 before a10."""
     parts = re.split(r"(\d+)", name)  # text and numbers by turns
     return [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts)], name
-
-
-def weak_pairs(counts: Mapping[tuple[int, int], int], min_share: float) -> set[tuple[int, int]]:
-    """Return the pairs of images that probably show different places that look alike.
-
-    Two sides of a building share windows, but two photos of one side share much more. A pair is weak if it has less
-    than `min_share` of the matches that each of its images has with some other. Pairs of a maximum spanning tree are
-    not: without the others, all images stay connected that were.
-
-    Args:
-        counts: Number of verified matches of each pair.
-        min_share: Share, 0 to 1; with 0 no pair is weak.
-    """
-    best: dict[int, int] = {}
-    for pair, count in counts.items():
-        for image in pair:
-            best[image] = max(best.get(image, 0), count)
-    roots = {image: image for image in best}
-
-    def root(image: int) -> int:
-        while roots[image] != image:
-            roots[image] = image = roots[roots[image]]
-        return image
-
-    weak = set()
-    for pair in sorted(counts, key=lambda pair: (-counts[pair], pair)):
-        first, second = map(root, pair)
-        if first != second:
-            roots[first] = second
-        elif counts[pair] < min_share * min(best[image] for image in pair):
-            weak.add(pair)
-    return weak

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from doap.bridges.colmap.cameras import read_image_camera
 from doap.bridges.colmap.database import Database, create_database, open_database
-from doap.bridges.colmap.filling import add_images, check_sizes, match_images, remove_weak_pairs, write_features
+from doap.bridges.colmap.filling import add_images, check_sizes, hide_weak_pairs, match_images, write_features
 from doap.bridges.colmap.pairs import choose_pairs, read_choice
 from doap.bridges.colmap.refinement import FIRST_ERROR, refine_keypoints
 from doap.bridges.colmap.settings import ProjectSettings, ProjectSummary
@@ -103,7 +103,13 @@ class _Run:
                     pool,
                     lambda done, total: self.progress("refining", done, total),
                 )
-        summary.weak = remove_weak_pairs(database, images, self.settings.min_share)
+            summary.weak = hide_weak_pairs(
+                database,
+                images,
+                self.settings.min_share,
+                pool,
+                lambda done, total: self.progress("comparing", done, total),
+            )
         summary.images, summary.cameras = len(images), len({image.camera for image in images.values()})
         keypoints, verified = database.keypoint_counts(), database.verified_counts()
         summary.keypoints = sum(keypoints[image.number] for image in images.values())

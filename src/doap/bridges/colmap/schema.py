@@ -39,13 +39,19 @@ CREATE TABLE two_view_geometries (
 # What an interrupted run has finished; COLMAP ignores the table.
 OWN_TABLE = "CREATE TABLE IF NOT EXISTS doap (kind TEXT, id INTEGER, value TEXT, PRIMARY KEY(kind, id)) WITHOUT ROWID"
 
+GEOMETRY_COLUMNS = "pair_id, rows, cols, data, config, F, E, H, qvec, tvec"
+HIDDEN_TABLE = (  # geometries of pairs that COLMAP should not use
+    "CREATE TABLE IF NOT EXISTS doap_hidden (pair_id INTEGER PRIMARY KEY NOT NULL, rows INTEGER NOT NULL, "
+    "cols INTEGER NOT NULL, data BLOB, config INTEGER NOT NULL, F BLOB, E BLOB, H BLOB, qvec BLOB, tvec BLOB)"
+)
+
 WRITTEN = {
     "cameras": {"camera_id", "model", "width", "height", "params", "prior_focal_length"},
     "images": {"image_id", "name", "camera_id"},
     "keypoints": {"image_id", "rows", "cols", "data"},
     "descriptors": {"image_id", "rows", "cols", "data"},
     "matches": {"pair_id", "rows", "cols", "data"},
-    "two_view_geometries": {"pair_id", "rows", "cols", "data", "config", "F", "E", "H", "qvec", "tvec"},
+    "two_view_geometries": set(GEOMETRY_COLUMNS.split(", ")),
 }
 """Columns that every known version has and that are written."""
 

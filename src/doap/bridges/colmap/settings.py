@@ -40,8 +40,8 @@ class ProjectSettings:
         max_error: Largest error of a verified match, relative to the longer side of its images: lenses bend lines by
             more pixels in larger images.
         refine: Whether keypoints are refined by their matches; see `doap.bridges.colmap.refinement`.
-        min_share: Smallest number of verified matches of a pair, relative to those of the best pairs of its images;
-            fewer are those of places that look alike. See `doap.bridges.colmap.pairs.weak_pairs`.
+        min_share: Number of verified matches of a pair, relative to those of the best pairs of its images, below
+            which it is left out unless other pairs confirm it. See `doap.bridges.colmap.view_graph.weak_pairs`.
     """
 
     describe: DescribeSettings = DESCRIBE
@@ -87,7 +87,7 @@ class ProjectSummary:
         keypoints: Number of keypoints of all images.
         cameras: Number of cameras of the images.
         matched: Number of pairs matched by this run.
-        weak: Number of pairs whose matches were removed by this run because they are weak.
+        weak: Number of pairs that are left out because they are weak.
         verified: Number of verified matches of each pair that was asked for.
     """
 

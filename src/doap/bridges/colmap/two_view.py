@@ -21,6 +21,8 @@ DEGENERATE, CALIBRATED, UNCALIBRATED, PLANAR_OR_PANORAMIC = 1, 2, 3, 6
 MIN_ESSENTIAL_SHARE = 0.95
 MIN_HOMOGRAPHY_SHARE = 0.8
 
+ROTATION_ERROR = 0.005  # of a match, relative to the longer side, where the focal length may be wrong by a fifth
+
 PIXEL_CENTRE = 0.5  # of the top left pixel in COLMAP's coordinates; 0 in those of frames
 
 Intrinsics = tuple[Matrix, Matrix]
@@ -84,6 +86,24 @@ def estimate_geometry(
         rotation, translation = quaternion(calibrated.rotation), calibrated.translation
     essential = calibrated.matrix if calibrated else None
     return TwoViewGeometry(config, best.inliers, general.matrix, essential, homography.matrix, rotation, translation)
+
+
+@dataclass(frozen=True, eq=False)
+class RotationTask:
+    """Verified matches of a pair, the (height, width) of its second image, and the intrinsics of its cameras."""
+
+    first: Points
+    second: Points
+    size: tuple[int, int]
+    cameras: Intrinsics
+
+
+def rotation_task(task: RotationTask | None) -> Matrix | None:
+    """Return the (3, 3) rotation between the cameras of a pair, None if there is none; runs in a worker."""
+    if task is None:
+        return None
+    threshold = ROTATION_ERROR * max(task.size)
+    return verify(task.first, task.second, task.size, "essential", threshold, task.cameras).rotation
 
 
 def quaternion(rotation: Matrix) -> Matrix:

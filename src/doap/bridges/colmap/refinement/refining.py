@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.bridges.colmap.database import Database, StoredImage, pair_id, pair_images, pair_intrinsics
-from doap.bridges.colmap.keypoint_graph import Matches, MatchGraph, Values, solve_corrections
+from doap.bridges.colmap.refinement.keypoint_graph import Matches, MatchGraph, Values, solve_corrections
 from doap.bridges.colmap.two_view import PIXEL_CENTRE, Intrinsics, TwoViewGeometry, estimate_geometry
 from doap.folders import FeatureCollection
 from doap.parallel import Engine
