@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from doap import DoapError, PatchSet, describe_patches, load
-from doap.networks.architecture import Architecture, build_network
+from doap.networks.architecture import build_network
 from doap.networks.card import read_card
 from doap.networks.descriptor import Descriptor
-from doap.networks.registry import save
 from doap.objectives import ImitationLoss, SimilarityLoss
 from doap.training import trainer
 from doap.training.batches import BatchLoader
@@ -20,6 +19,7 @@ from doap.training.recipe import read_recipe
 from doap.training.teacher import Teacher
 from doap.training.trainer import train
 from doap.types import Kind
+from support.small_models import make_teacher
 from support.trainings import SMALL, same_weights, stop_after
 
 RECIPE = SMALL.model_copy(update={"batch_size": 64})
@@ -35,17 +35,8 @@ def patches() -> PatchSet:
     return PatchSet([pixels.clip(0, 255).astype(np.uint8)], groups)
 
 
-def make_teacher(path: Path, seed: int = 1, kind: Kind = "real", **settings: object) -> str:
-    """Save an untrained model with a card; even a random network distinguishes patches."""
-    torch.manual_seed(seed)
-    architecture = Architecture.model_validate({"network": "tiny", "width": 16, "dimensions": 16, **settings})
-    network = build_network(architecture)
-    size = network.input_size
-    with torch.no_grad():
-        for _ in range(40):  # statistics for batch normalisation
-            network(torch.rand(16, 1, 8, 8).repeat_interleave(size, 2).repeat_interleave(size, 3)[..., ::8, ::8] * 255)
-    save(Descriptor(network, kind, 12.0, "teacher"), path, architecture)
-    return str(path)
+def teacher_of(*models: str) -> Teacher:
+    return Teacher(RECIPE.model_copy(update={"teacher": list(models)}), make_fabric(RECIPE, "cpu", 1))
 
 
 @pytest.mark.parametrize("chunk", [None, 24])
@@ -111,7 +102,7 @@ def test_a_student_learns_from_its_teacher(
 def test_a_teacher_describes_as_the_model_itself_whatever_its_input_size(patches: PatchSet, tmp_path: Path) -> None:
     path = make_teacher(tmp_path / "t.safetensors", transformer=True)
     pixels = patches.take(range(150))
-    outputs = Teacher(path, RECIPE, make_fabric(RECIPE, "cpu", 1)).describe(torch.from_numpy(pixels))
+    outputs = teacher_of(path).describe([torch.from_numpy(pixels)])
     assert not outputs.requires_grad
     unit = torch.nn.functional.normalize(outputs, dim=1).numpy()
     np.testing.assert_allclose(unit, describe_patches(pixels, load(path, fast=False)), atol=1e-4)
@@ -178,3 +169,7 @@ def test_a_recipe_has_the_absolute_path_of_its_teacher(tmp_path: Path, monkeypat
     assert read_recipe("recipe.yaml").teacher == str(tmp_path / "t.safetensors")
     assert read_recipe("recipe.yaml", ["teacher=doap-demo-128"]).teacher == "doap-demo-128"
     assert read_recipe("recipe.yaml", ["teacher=null"]).teacher is None
+    several = [str(tmp_path / "t.safetensors"), "doap-demo-128"]
+    assert read_recipe("recipe.yaml", ["teacher=[t.safetensors, doap-demo-128]"]).teacher == several
+    with pytest.raises(DoapError, match="teacher must name at least one model"):
+        read_recipe("recipe.yaml", ["teacher=[]"])

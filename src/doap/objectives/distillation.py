@@ -42,7 +42,7 @@ class ImitationLoss(nn.Module):
             shapes = f"{tuple(outputs.shape)} and {tuple(teacher_outputs.shape)}"
             raise ValueError(f"outputs of student and teacher must have the same shape, not {shapes}")
         student = _student_descriptors(outputs, self.kind)
-        teacher = _teacher_descriptors(teacher_outputs, self.kind)
+        teacher = teacher_descriptors(teacher_outputs, self.kind)
         return 1 - (student * teacher.to(student.dtype)).sum(1).mean()
 
 
@@ -79,7 +79,7 @@ class SimilarityLoss(nn.Module):
             shapes = f"{tuple(outputs.shape)} and {tuple(teacher_outputs.shape)}"
             raise ValueError(f"outputs of student and teacher must be of the same patches, two or more, not {shapes}")
         student = _student_descriptors(outputs, self.kind)
-        teacher = _teacher_descriptors(teacher_outputs, self.teacher_kind).to(student.dtype)
+        teacher = teacher_descriptors(teacher_outputs, self.teacher_kind).to(student.dtype)
         all_pairs = (
             _squared_norm(student, student) + _squared_norm(teacher, teacher) - 2 * _squared_norm(student, teacher)
         )
@@ -87,16 +87,16 @@ class SimilarityLoss(nn.Module):
         return (all_pairs - diagonal) / (len(outputs) * (len(outputs) - 1))
 
 
+def teacher_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
+    """Return descriptors with hard bits, scaled so that their inner products are similarities."""
+    values = torch.where(outputs > 0, 1.0, -1.0).to(outputs.dtype) if kind == "binary" else outputs
+    return relaxed_descriptors(values, "real").detach()
+
+
 def _student_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
     """Return descriptors with relaxed bits, scaled so that their inner products are similarities."""
     descriptors = relaxed_descriptors(outputs, kind)
     return descriptors if kind == "real" else descriptors / descriptors.shape[1] ** 0.5
-
-
-def _teacher_descriptors(outputs: Tensor, kind: Kind) -> Tensor:
-    """Return descriptors with hard bits, scaled so that their inner products are similarities."""
-    values = torch.where(outputs > 0, 1.0, -1.0).to(outputs.dtype) if kind == "binary" else outputs
-    return relaxed_descriptors(values, "real").detach()
 
 
 def _squared_norm(first: Tensor, second: Tensor) -> Tensor:

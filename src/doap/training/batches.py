@@ -1,6 +1,7 @@
 """Batches of a training: patches on the device, their groups, and the pairs to ignore."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,19 @@ from doap.types import Progress, no_progress
 
 
 @dataclass(frozen=True)
+class TeacherInput:
+    """Patches that a teacher reads.
+
+    Attributes:
+        size: Side in pixels.
+        extent: Half the side in units of the frame's scale.
+    """
+
+    size: int
+    extent: float
+
+
+@dataclass(frozen=True)
 class PatchBatch:
     """A batch, or one rank's rows of it. Every patch is a query; it ranks the patches of all ranks.
 
@@ -35,6 +49,7 @@ class PatchBatch:
         rows: Rows of this rank in the batch.
         total: Number of patches in the whole batch.
         seed: Seed of everything else that is random in the step.
+        teacher_pixels: (m, S', S') uint8 on the device per teacher: the same patches at the extent of the teacher.
     """
 
     pixels: Tensor
@@ -43,6 +58,7 @@ class PatchBatch:
     rows: slice
     total: int
     seed: int
+    teacher_pixels: tuple[Tensor, ...] = ()
 
 
 class BatchLoader:
@@ -59,6 +75,8 @@ class BatchLoader:
         ranks: Number of ranks.
         progress: Callback while the set is loaded, called as progress(done, total).
         cache: Cache that may hold the loaded set.
+        teachers: What each teacher reads. A teacher of another extent gets patches cut from the same photos, at the
+            same jittered frames; a patch set has no photos, and teachers of the same extent share the patches.
     """
 
     def __init__(
@@ -72,13 +90,21 @@ class BatchLoader:
         ranks: int = 1,
         progress: Progress = no_progress,
         cache: DataCache | None = None,
+        teachers: Sequence[TeacherInput] = (),
     ) -> None:
         self._sampler = check_batches(data, recipe)
         self._data = data
         self._recipe = recipe
         self._device = torch.device(device)
         self._rank, self._ranks = rank, ranks
-        self._patches = (cache or DataCache()).load(data, device, size, progress, recipe.extent)
+        cache = cache or DataCache()
+        self._patches = cache.load(data, device, size, progress, recipe.extent)
+        self._extent = recipe.extent or data.extent
+        self._teachers = teachers
+        self._teacher_patches = [
+            cache.load(data, device, teacher.size, extent=recipe.extent) if self._cuts_for(teacher) else None
+            for teacher in teachers
+        ]
         self._tables: list[OverlapTables | SequenceTables | MinedLabels] = []
         if len(data.overlaps):
             self._tables.append(OverlapTables(data, device))
@@ -102,6 +128,10 @@ class BatchLoader:
             rows = shard_batch(np.arange(len(indices)), groups, self._rank, self._ranks)
             yield self._load(indices, groups, slice(int(rows[0]), int(rows[-1]) + 1), (epoch, number))
 
+    def _cuts_for(self, teacher: TeacherInput) -> bool:
+        """Return whether a teacher reads patches of its own."""
+        return self._data.is_jittered and teacher.extent != self._extent
+
     def _load(self, indices: Ids, groups: Ids, rows: slice, position: tuple[int, int]) -> PatchBatch:
         recipe = self._recipe
         own_rank = (self._rank,) if self._rank else ()
@@ -109,12 +139,39 @@ class BatchLoader:
         random = torch.Generator(self._device).manual_seed(seed)
         labels = torch.from_numpy(groups)
         zooms = sample_zooms(labels[rows], recipe.zoom, random) if recipe.zoom else None
+        state = random.get_state()
         pixels = self._patches.take(indices[rows], random, zooms, recipe.jitter_factors)
+        of_teachers = self._take_for_teachers(indices[rows], state, zooms)
         if recipe.augment:
-            pixels = flip_and_rotate(pixels, sample_symmetries(labels, random)[rows])
+            symmetries = sample_symmetries(labels, random)[rows]
+            pixels = flip_and_rotate(pixels, symmetries)
+            of_teachers = [own if own is None else flip_and_rotate(own, symmetries) for own in of_teachers]
         # Dropout in chunks does not see the whole batch, so each rank samples its own masks.
         dropout_seed = _combine_seeds(recipe.seed, *position, *(own_rank if recipe.chunk else ()))
-        return PatchBatch(pixels, labels[rows], self._ignore(indices, rows), rows, len(indices), dropout_seed)
+        ignore = self._ignore(indices, rows)
+        teacher_pixels = tuple(pixels if own is None else own for own in of_teachers)
+        return PatchBatch(pixels, labels[rows], ignore, rows, len(indices), dropout_seed, teacher_pixels)
+
+    def _take_for_teachers(self, indices: Ids, state: Tensor, zooms: Tensor | None) -> list[Tensor | None]:
+        """Return the patches of each teacher, None if they are the student's.
+
+        Args:
+            indices: (m,) items of the batch.
+            state: State of the generator before the student's patches were taken: the same jitter is sampled again.
+            zooms: (m,) zooms of the student's patches, if any.
+        """
+        taken: list[Tensor | None] = []
+        for teacher, patches in zip(self._teachers, self._teacher_patches, strict=True):
+            if patches is None:
+                taken.append(None)
+                continue
+            again = torch.Generator(self._device)
+            again.set_state(state)
+            # A zoom of negative octaves: it shows more of the same view, its tilt included.
+            octaves = -math.log2(teacher.extent / self._extent)
+            wider = octaves + (torch.zeros(len(indices), device=self._device) if zooms is None else zooms)
+            taken.append(patches.take(indices, again, wider, self._recipe.jitter_factors))
+        return taken
 
     def _ignore(self, indices: Ids, rows: slice) -> IgnoreTable | None:
         union: IgnoreTable | None = None

@@ -49,7 +49,7 @@ def make_objective(recipe: Recipe, ranks: int = 1) -> Loss:
     return NestedLoss(dict.fromkeys(recipe.lengths, loss)) if recipe.prefixes else loss
 
 
-def make_distillation(recipe: Recipe, kind: Kind, dimensions: int) -> nn.Module:
+def make_distillation(recipe: Recipe, kind: Kind, dimensions: int | None) -> nn.Module:
     """Return the distillation loss, of raw activations of student and teacher.
 
     A student of the same kind and dimensions imitates the teacher's descriptors; any other its similarities. Prefixes
@@ -58,7 +58,7 @@ def make_distillation(recipe: Recipe, kind: Kind, dimensions: int) -> nn.Module:
     Args:
         recipe: Recipe of the student.
         kind: Kind of the teacher.
-        dimensions: Of the teacher.
+        dimensions: Of the teacher; None for an ensemble, which has similarities only.
     """
     similarity = SimilarityLoss(recipe.kind, kind)
     is_same = (recipe.kind, recipe.dimensions) == (kind, dimensions)

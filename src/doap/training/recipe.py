@@ -131,7 +131,9 @@ class Recipe(Architecture):
     matching_weight: Factor = Field(
         default=0.0, ge=0, description="weight of the AP of all queries' matches and nearest non-matches in one list"
     )
-    teacher: str | None = Field(default=None, description="trained model to distil from, by name or path")
+    teacher: str | list[str] | None = Field(
+        default=None, description="trained model to distil from, by name or path, or several, an ensemble"
+    )
     distillation_weight: Factor = Field(default=1.0, gt=0, description="weight of the distillation loss")
     # Optimisation
     epochs: Count = Field(default=100, gt=0)
@@ -173,6 +175,8 @@ class Recipe(Architecture):
             raise ValueError("mining_clusters and mining_percentile need label_mining=true")
         if self.kind == "binary" and self.dimensions % 8:
             raise ValueError(f"binary descriptors need dimensions that are a multiple of 8, not {self.dimensions}")
+        if self.teacher == []:
+            raise ValueError("teacher must name at least one model, or be null")
         self._check_prefixes()
         if self.objective == "l2net" and self.network == "hynet":
             raise ValueError("objective=l2net compares batch-normalised feature maps, but hynet normalises otherwise")
@@ -210,6 +214,11 @@ class Recipe(Architecture):
     def jitter_factors(self) -> JitterFactors:
         """The factors of the jitter of a frame set."""
         return JitterFactors(self.jitter, self.blur, self.compression)
+
+    @property
+    def teachers(self) -> list[str]:
+        """The models to distil from."""
+        return [self.teacher] if isinstance(self.teacher, str) else self.teacher or []
 
     @property
     def mining(self) -> MiningSettings:
@@ -266,10 +275,9 @@ def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> 
         except ValueError as error:
             raise DoapError(f"{where}: not valid YAML ({error})") from error
     recipe = _validate(values, str(name_or_path))
-    models = {key: getattr(recipe, key) for key in ("initial_weights", "teacher")}
-    paths = {key: Path(model) for key, model in models.items() if model is not None and Path(model).exists()}
     # A run may be resumed from another folder.
-    return recipe.model_copy(update={key: str(path.absolute()) for key, path in paths.items()})
+    models = {key: _with_absolute_paths(getattr(recipe, key)) for key in ("initial_weights", "teacher")}
+    return recipe.model_copy(update=models)
 
 
 def read_recorded_recipe(path: Path) -> Recipe:
@@ -314,6 +322,13 @@ def _find_recipe(name: str) -> Path:
     if path.exists() or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         return path
     raise DoapError(f"{name}: no such file, and no recipe of this name (there are: {', '.join(recipes)})")
+
+
+def _with_absolute_paths(models: str | list[str] | None) -> str | list[str] | None:
+    """Return models, each by name or path, with absolute paths."""
+    if isinstance(models, list):
+        return [str(_with_absolute_paths(model)) for model in models]
+    return str(Path(models).absolute()) if models is not None and Path(models).exists() else models
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

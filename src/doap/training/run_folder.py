@@ -40,6 +40,11 @@ MINED = "mined.npz"
 RECIPE, RECORD = "recipe.yaml", "run.json"
 TENSORBOARD = "tensorboard"
 
+Identity = dict[str, str]
+"""Name or path of a model, and the SHA-256 of its weights."""
+Identities = Identity | list[Identity] | None
+"""Identity of the model that a key of a recipe names, if any; of each if the key names several."""
+
 
 @dataclass(frozen=True)
 class DataSpec:
@@ -69,8 +74,8 @@ class RunInfo:
         patches: Training set, as its `repr`.
         device: "cpu" or "cuda".
         devices: Number of processes.
-        teacher: Name or path and SHA-256 of the teacher, or None.
-        initial_weights: Name or path and SHA-256 of the model that the training started from, or None.
+        teacher: The teacher, if any.
+        initial_weights: The model that the training started from, if any.
     """
 
     source: DataSpec
@@ -78,8 +83,8 @@ class RunInfo:
     patches: str
     device: str
     devices: int
-    teacher: dict[str, str] | None
-    initial_weights: dict[str, str] | None
+    teacher: Identities
+    initial_weights: Identities
 
 
 def describe_run(
@@ -88,8 +93,8 @@ def describe_run(
     device: str,
     devices: int,
     precision: str,
-    teacher: dict[str, str] | None = None,
-    initial_weights: dict[str, str] | None = None,
+    teacher: Identities = None,
+    initial_weights: Identities = None,
 ) -> dict[str, Any]:
     """Return the content of run.json."""
     return {
@@ -110,18 +115,22 @@ def describe_run(
     }
 
 
-def identify_weights(key: str, model: str | None) -> dict[str, str] | None:
-    """Return name or path and the SHA-256 of the weights of a model that a recipe names, or None if it names none.
+def identify_weights(key: str, models: str | list[str] | None) -> Identities:
+    """Return the identity of a model that a recipe names, those of a list of models, or None if it names none.
 
     Args:
         key: Key of the recipe, for errors.
-        model: Name or path, as for `doap.load`.
+        models: Name or path, as for `doap.load`, or several.
 
     Raises:
-        DoapError: If the model cannot be loaded or has no weights.
+        DoapError: If a model cannot be loaded or has no weights.
     """
-    if model is None:
-        return None
+    if isinstance(models, list):
+        return [_identify_model(key, model) for model in models]
+    return None if models is None else _identify_model(key, models)
+
+
+def _identify_model(key: str, model: str) -> Identity:
     if model in list_baselines():
         raise DoapError(f"{key}={model}: handcrafted, it has no weights; name a trained model")
     try:
@@ -214,8 +223,9 @@ def _check_unfinished(run: Path, recipe: Recipe, info: dict[str, Any], mined: Pa
         raise DoapError(f"{run}: exists and is not a run folder; choose another folder")
     check_run(run, recipe, info["patches"])
     if read_run(run).teacher != info["teacher"]:
+        names = ", ".join(recipe.teachers)
         raise DoapError(
-            f"{run}: the weights of its teacher {recipe.teacher} have changed; restore them, or choose another folder"
+            f"{run}: the weights of its teacher {names} have changed; restore them, or choose another folder"
         )
     if read_run(run).initial_weights != info["initial_weights"]:
         raise DoapError(

@@ -1,14 +1,17 @@
-"""Distillation: a trained model that a student imitates in addition to its objective."""
+"""Distillation: trained models that a student imitates in addition to its objective."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from doap.networks import registry
-from doap.networks.descriptor import inference_batch_size, to_input
+from doap.networks.descriptor import Descriptor, inference_batch_size, to_input
 from doap.networks.inference import fold_normalisation
+from doap.objectives.distillation import teacher_descriptors
 from doap.objectives.distributed import gather_outputs
+from doap.training.batches import TeacherInput
 from doap.training.objective import make_distillation
 from doap.training.recipe import Recipe
 
@@ -19,26 +22,34 @@ if TYPE_CHECKING:
 class Teacher:
     """Distillation loss of a student, see `make_distillation`. The teacher computes in the precision of the training.
 
+    Several models are an ensemble. Its descriptor is the concatenation of theirs, scaled so that the similarity of two
+    patches is the mean of the similarities by each model.
+
     Args:
-        model: Name or path, as for `doap.load`.
-        recipe: Recipe of the student.
+        recipe: Recipe of the student, with one or more teachers.
         fabric: Devices, processes and precision.
+
+    Attributes:
+        inputs: What each model reads.
     """
 
-    def __init__(self, model: str, recipe: Recipe, fabric: "Fabric") -> None:
-        descriptor = registry.load(model, fabric.device, fast=False)
-        self._network = fold_normalisation(descriptor.network)
-        self._network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
+    def __init__(self, recipe: Recipe, fabric: "Fabric") -> None:
+        self._models = [_load_teacher(model, fabric.device) for model in recipe.teachers]
         self._fabric = fabric
         self._weight = recipe.distillation_weight
-        self._compare = make_distillation(recipe, descriptor.kind, descriptor.network.dimensions)
+        if len(self._models) == 1:
+            (model,) = self._models
+            self._compare = make_distillation(recipe, model.kind, model.network.dimensions)
+        else:
+            self._compare = make_distillation(recipe, "real", None)
+        self.inputs = [TeacherInput(model.input_size, model.extent) for model in self._models]
 
-    def loss(self, outputs: Tensor, pixels: Tensor) -> Tensor:
+    def loss(self, outputs: Tensor, pixels: Sequence[Tensor]) -> Tensor:
         """Return the weighted distillation loss, a scalar; with several ranks, over the batch of all ranks.
 
         Args:
             outputs: (m, d) float, raw activations of the student.
-            pixels: (m, S, S) uint8, the patches.
+            pixels: (m, S, S) uint8 per model, the patches.
         """
         targets = self.describe(pixels)
         if self._fabric.world_size > 1:
@@ -47,10 +58,28 @@ class Teacher:
         return self._weight * loss
 
     @torch.no_grad()
-    def describe(self, pixels: Tensor) -> Tensor:
-        """Return the teacher's raw activations, (m, D), of patches, (m, S, S) uint8."""
-        chunks = torch.split(pixels, inference_batch_size(self._network, pixels.device))
-        size = self._network.input_size
+    def describe(self, pixels: Sequence[Tensor]) -> Tensor:
+        """Return the raw activations of one model, or the descriptors of an ensemble, (m, D).
+
+        Args:
+            pixels: (m, S, S) uint8 per model, the patches.
+        """
+        outputs = [self._activations(model, patches) for model, patches in zip(self._models, pixels, strict=True)]
+        if len(outputs) == 1:
+            return outputs[0]
+        pairs = zip(outputs, self._models, strict=True)
+        return torch.cat([teacher_descriptors(values, model.kind) for values, model in pairs], 1)
+
+    def _activations(self, model: Descriptor, pixels: Tensor) -> Tensor:
+        """Return the raw activations, (m, D), of a model."""
+        chunks = torch.split(pixels, inference_batch_size(model.network, pixels.device))
         with self._fabric.autocast():
-            outputs = torch.cat([self._network(to_input(chunk, size)) for chunk in chunks])
+            outputs = torch.cat([model.network(to_input(chunk, model.input_size)) for chunk in chunks])
         return outputs.float()
+
+
+def _load_teacher(name_or_path: str, device: torch.device) -> Descriptor:
+    model = registry.load(name_or_path, device, fast=False)
+    fold_normalisation(model.network)
+    model.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
+    return model

@@ -203,7 +203,7 @@ class Trainer:
         network = self.map_network or self.network
         self.forward = AutocastNetwork(torch.compile(network) if recipe.compile else network, fabric)
         self.objective = make_objective(recipe, fabric.world_size)
-        self.teacher = Teacher(recipe.teacher, recipe, fabric) if recipe.teacher else None
+        self.teacher = Teacher(recipe, fabric) if recipe.teachers else None
         self.optimiser = make_optimiser(self.network, recipe)
         cache = cache or DataCache()
         self.loader = BatchLoader(
@@ -216,6 +216,7 @@ class Trainer:
             ranks=fabric.world_size,
             progress=self._preparation("loading the set"),
             cache=cache,
+            teachers=self.teacher.inputs if self.teacher else (),
         )
         self.state = TrainState()
         if (run / CHECKPOINT).exists():
@@ -286,7 +287,7 @@ class Trainer:
             loss = self.objective(outputs, batch.groups, batch.ignore, maps)
         else:
             loss = self.objective(outputs, batch.groups, batch.ignore)
-        return loss + self.teacher.loss(outputs, batch.pixels) if self.teacher else loss
+        return loss + self.teacher.loss(outputs, batch.teacher_pixels) if self.teacher else loss
 
     def _validate(self, validation: Validation, log: Log, epoch: int, descriptor: Descriptor, origin: Origin) -> None:
         """Validate after an epoch and save the weights if they are the best so far."""
