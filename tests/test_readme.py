@@ -13,6 +13,8 @@ import typer
 from PIL import Image
 
 from doap.cli.main import app
+from doap.networks.card import read_card
+from doap.networks.registry import find_weights, list_models
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -80,3 +82,9 @@ def test_every_command_in_the_documentation_is_one(page: str, words: list[str]) 
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_licence_names_the_photos_without_one() -> None:
+    notes = {note for name in list_models() if (note := read_card(find_weights(name)).origin.photos_without_licence)}
+    assert notes
+    assert all(note in README for note in notes)

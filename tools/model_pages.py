@@ -48,7 +48,7 @@ doap match a.jpg b.jpg --model NAME
 
 All models are part of the package; `doap.load("NAME")` downloads nothing. In a name, `st` means with a Spatial
 Transformer, `tiny` the small network, `128` the number of dimensions, and `256b` the number of bits. The `demo` models
-are trained by `doap demo`. Licence of the weights: Apache-2.0."""
+are trained by `doap demo`. {licence}"""
 
 ABOUT_EXTENTS = """## Extents
 
@@ -70,7 +70,7 @@ def render_page() -> str:
     names = list(cards)
     extents = read_result(EXTENTS) if EXTENTS.exists() else None
     parts = [
-        INTRODUCTION,
+        INTRODUCTION.format(licence=describe_licence(cards)),
         markdown(models_table(names)),
         *([ABOUT_EXTENTS, *render_extents(extents, cards)] if extents else []),
         *render_evaluation(names),
@@ -79,6 +79,17 @@ def render_page() -> str:
         *render_photos(cards),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def describe_licence(cards: dict[str, Card]) -> str:
+    """Return the licence of the weights, and what their training photos state."""
+    licences = sorted({card.origin.licence for card in cards.values()})
+    names: dict[str, list[str]] = {}
+    for name, card in cards.items():
+        if note := card.origin.photos_without_licence:
+            names.setdefault(note, []).append(f"`{name}`")
+    notes = [f" {note}: {', '.join(own)}." for note, own in names.items()]
+    return f"Licence of the weights: {' or '.join(licences)}.{''.join(notes)}"
 
 
 def _commands(keypoints: int) -> str:

@@ -9,7 +9,6 @@ there. Paths of the machine are not allowed on the card. `python tools/extents.p
 """
 
 import argparse
-import csv
 import json
 import re
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.photo_sources import PhotoSources, find_sources, read_photo_sources
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.networks import registry
@@ -32,22 +32,8 @@ from doap.training.run_folder import WEIGHTS, is_complete, read_run
 
 LICENCE = "Apache-2.0"
 LIMITS = "evaluated on photographs only; not tested on other images, such as medical, thermal or drawn ones"
-COLUMNS = ("archive", "file", "source", "licence")
 RUN_NOTES = ("device", "devices", "precision", "threads", "versions")  # keys of run.json that are copied to the card
 ABSOLUTE_PATH = re.compile(r"""(^|[\s"'=:,(])(~?/|[A-Za-z]:\\)[\w.~-]""")
-PhotoSources = dict[str, tuple[str, str]]  # source and licence of each photo, by archive/file
-
-
-def read_photo_sources(table: Path) -> PhotoSources:
-    """Read source and licence of each photo from a CSV file."""
-    try:
-        with table.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DoapError(f"{table}: cannot be read as a CSV file ({error})") from error
-    if not rows or not set(COLUMNS) <= set(rows[0]) or not all(row[column] for row in rows for column in COLUMNS):
-        raise DoapError(f"{table}: must have the columns {', '.join(COLUMNS)}, with a value of each in every row")
-    return {f"{row['archive']}/{row['file']}": (row["source"], row["licence"]) for row in rows}
 
 
 def read_photo_names(data: Path, patches: str) -> list[str]:
@@ -65,10 +51,7 @@ def read_photo_names(data: Path, patches: str) -> list[str]:
 
 def count_sources(photo_sources: PhotoSources, photos: Sequence[str]) -> list[DataSource]:
     """Count the photos of each source and licence."""
-    missing = [photo for photo in photos if photo not in photo_sources]
-    if missing:
-        raise DoapError(f"{missing[0]}: the first of {len(missing)} photos of the set that are not in the CSV file")
-    counts = Counter(photo_sources[photo] for photo in photos)
+    counts = Counter(find_sources(photo_sources, photos))
     return [DataSource(source=source, licence=licence, photos=n) for (source, licence), n in sorted(counts.items())]
 
 
@@ -165,6 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(str(error))
     photos = sum(source.photos for source in card.origin.sources)
     print(f"{options.name}: {photos:,} photos of {len(card.origin.sources)} sources; {card.origin.data}")
+    print(f"licence: {card.origin.licence_with_photos}")
 
 
 if __name__ == "__main__":

@@ -61,3 +61,13 @@ def test_a_card_with_a_recipe_of_version_0_1_is_read(tmp_path: Path) -> None:
 def test_a_missing_card_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(DoapError, match=r"^[^\n]*its card small\.json cannot be read[^\n]*copy it to the same folder$"):
         read_card(tmp_path / "small.safetensors")
+
+
+def test_photos_without_a_licence_are_counted_beside_the_licence_of_the_weights() -> None:
+    counts = {"CC0": 500, "no licence stated": 1000, "No licence file in repo (Kodak)": 200, "repo file (not read)": 4}
+    sources = [DataSource(source="github:a/b", licence=licence, photos=n) for licence, n in counts.items()]
+    note = "1,200 of the 1,704 training photos state no licence"
+    assert Origin(licence="Apache-2.0", sources=sources).licence_with_photos == f"Apache-2.0; {note}"
+    assert Origin(sources=sources).licence_with_photos == note
+    assert Origin(licence="Apache-2.0", sources=sources[:1]).licence_with_photos == "Apache-2.0"
+    assert Origin(licence="Apache-2.0").licence_with_photos == "Apache-2.0"

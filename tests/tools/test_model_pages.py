@@ -89,3 +89,13 @@ def test_rows_of_shipped_models_are_taken_from_results(monkeypatch: pytest.Monke
     rows = [line.split(" |")[0][2:] for line in text.splitlines() if line.startswith("| ")]
     assert sorted(rows[1:]) == ["doap-128", "rootsift", "sift"]
     assert model_pages.render_evaluation(["doap-129"]) == []
+
+
+def test_photos_without_a_licence_are_counted_beside_the_licence() -> None:
+    card = model_pages.shipped_cards()[NAMES[0]]
+    assert model_pages.describe_licence({"d": card}) == "Licence of the weights: Apache-2.0."
+    sources = [*SOURCES, DataSource(source="github:c/d", licence="no licence stated (data)", photos=800)]
+    other = card.model_copy(update={"origin": card.origin.model_copy(update={"sources": sources})})
+    assert model_pages.describe_licence({"a": other, "b": other, "d": card}) == (
+        "Licence of the weights: Apache-2.0. 800 of the 2,000 training photos state no licence: `a`, `b`."
+    )

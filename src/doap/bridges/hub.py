@@ -181,7 +181,7 @@ matches = doap.match(first, second)
 """,
         f"Patches of {card.input_size}x{card.input_size} grey values in 0..255. Extent, half the side of a patch in "
         f"units of the frame's scale: {card.extent:g}{'; ' + extents if extents else ''}.\n",
-        f"Licence: {origin.licence or 'not stated'}\n",
+        f"Licence: {origin.licence_with_photos or 'not stated'}\n",
     ]
     if origin.figures:
         rows = "\n".join(f"| {name} | {value:g} |" for name, value in origin.figures.items())

@@ -12,6 +12,7 @@ VERBS = {
     "mine": Verb("doap.cli.data_mine", "mine"),
     "show": Verb("doap.cli.data_show", "show"),
     "split": Verb("doap.cli.data_split", "split", RenamingCommand),
+    "select": Verb("doap.cli.data_select", "select"),
     "pairs": Verb("doap.cli.data_pairs", "pairs"),
     "hpatches": Verb("doap.cli.data_hpatches", "hpatches"),
     "look-alike": Verb("doap.cli.data_look_alike", "look_alike"),

@@ -18,6 +18,9 @@ from doap.types import Kind
 HUB_WEIGHTS, HUB_CARD = "model.safetensors", "config.json"
 """Names of the weights and the card in a folder of a model hub, as Hugging Face's libraries expect them."""
 
+UNSTATED = "no licence"
+"""How the licence of a source begins that states none."""
+
 
 class DataSource(BaseModel):
     """Number of training photos from one source under one licence."""
@@ -27,6 +30,11 @@ class DataSource(BaseModel):
     source: str
     licence: str
     photos: int = Field(gt=0)
+
+    @property
+    def states_licence(self) -> bool:
+        """Whether the source states a licence of any kind."""
+        return not self.licence.lower().startswith(UNSTATED)
 
 
 class TrainingSet(BaseModel):
@@ -57,6 +65,18 @@ class Origin(BaseModel):
     recipe: dict[str, Any] = Field(default_factory=dict, description="keys and values of the training recipe")
     figures: dict[str, float] = Field(default_factory=dict, description="measured values, by metric and benchmark")
     notes: dict[str, Any] = Field(default_factory=dict, description="command, versions, frames, limits")
+
+    @property
+    def photos_without_licence(self) -> str:
+        """How many of the training photos state no licence; empty if all do."""
+        photos = sum(source.photos for source in self.sources)
+        unstated = sum(source.photos for source in self.sources if not source.states_licence)
+        return f"{unstated:,} of the {photos:,} training photos state no licence" if unstated else ""
+
+    @property
+    def licence_with_photos(self) -> str:
+        """The licence of the weights, and how many of the training photos state none."""
+        return "; ".join(filter(None, (self.licence, self.photos_without_licence)))
 
 
 def _check_detector(name: str) -> str:

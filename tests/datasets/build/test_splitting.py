@@ -6,9 +6,10 @@ import pytest
 
 from doap import DoapError, PatchSet
 from doap.datasets.build.cutting import cut_patches
-from doap.datasets.build.splitting import choose_val, trim_frames, write_split
+from doap.datasets.build.splitting import choose_val, write_split
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.scenes import SetScene, find_scenes
+from doap.datasets.sets.trimming import trim_frames
 from support.sets.small_frame_set import FrameSetMaker, add_singles, small_frame_set
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
-from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
 from doap.datasets.sets.scenes import SetScene, find_scenes, seeded_order
+from doap.datasets.sets.trimming import trim
 from doap.errors import DoapError
 from doap.files import atomic_folder
 
@@ -42,7 +42,7 @@ def write_split(data: PatchSet | FrameSet, target: Path, val_fraction: float, se
         DoapError: If no source has two scenes.
     """
     parts = split_scenes(data, val_fraction, seed)
-    parts = {name: SplitPart(part.scenes, _trim(part.data)) for name, part in parts.items()}
+    parts = {name: SplitPart(part.scenes, trim(part.data)) for name, part in parts.items()}
     with atomic_folder(target) as folder:
         for name, part in parts.items():
             part.data.save(folder / name)
@@ -87,49 +87,9 @@ def choose_val(scenes: Sequence[SetScene], val_fraction: float, seed: int) -> se
     return val
 
 
-def trim_frames(data: FrameSet) -> FrameSet:
-    """Return the set without photos and sequences that have no frame, renumbered; group ids are unchanged."""
-    used, photos = np.unique(data.photos, return_inverse=True)
-    sequences, names = _trim_sequences(data)
-    return FrameSet(
-        [data.encoded_photos[number] for number in used],
-        [data.photo_names[number] for number in used],
-        photos.ravel(),
-        data.frames,
-        data.groups,
-        sequences,
-        data.sources,
-        names,
-        data.overlaps,
-        data.extent,
-    )
-
-
-def trim_patches(data: PatchSet) -> PatchSet:
-    """Return the set without photos and sequences that have no patch, renumbered; group ids are unchanged."""
-    labels, photo_names = data.labels, data.photo_names
-    if "photo" in labels and photo_names:
-        used, photos = np.unique(labels["photo"], return_inverse=True)
-        labels, photo_names = {**labels, "photo": photos.ravel()}, [photo_names[number] for number in used]
-    sequences, names = _trim_sequences(data)
-    return PatchSet(
-        data.shards, data.groups, sequences, labels, names, data.extent, data.overlaps, data.frames, photo_names
-    )
-
-
-def _trim_sequences(data: PatchSet | FrameSet) -> tuple[Ids, list[str]]:
-    """Return the renumbered sequence of each item, and the names of the sequences with items."""
-    used, sequences = np.unique(data.sequences, return_inverse=True)
-    return sequences.ravel(), [data.sequence_names[number] for number in used] if data.sequence_names else []
-
-
 def _select_scenes(data: PatchSet | FrameSet, scenes: list[SetScene]) -> SplitPart:
     mask = np.isin(data.sequences, [sequence for scene in scenes for sequence in scene.sequences])
     return SplitPart(scenes, data.select(mask))
-
-
-def _trim(data: PatchSet | FrameSet) -> PatchSet | FrameSet:
-    return trim_frames(data) if isinstance(data, FrameSet) else trim_patches(data)
 
 
 def _write_table(file: Path, parts: dict[str, SplitPart]) -> None:

@@ -47,7 +47,7 @@ def card_facts(name: str) -> dict[str, list[str]]:
         ],
         "extent": [format_extents(card)],
         "weights": [f"{format_file_size(name)}, SHA-256 {card.sha256}"],
-        "licence": [origin.licence],
+        "licence": [origin.licence_with_photos],
         "data": [origin.data],
         "trained on": [_format_training_set(data) for data in origin.training_sets if data.layout],
         "photos": [f"{source.photos:,} of {source.source}: {source.licence}" for source in origin.sources],
