@@ -5,14 +5,15 @@ A card states how to build and use the network, its provenance, and the SHA-256 
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from doap.choices import DETECTOR_NAMES
 from doap.errors import DoapError
 from doap.files import write_text
-from doap.networks.architecture import Architecture
+from doap.networks.architecture import Architecture, shapes_of
+from doap.networks.descriptor import check_prefix, prefix_name
 from doap.types import Kind
 
 HUB_WEIGHTS, HUB_CARD = "model.safetensors", "config.json"
@@ -118,6 +119,36 @@ class Card(BaseModel):
         if info.data.get("kind") == "binary" and architecture.dimensions % 8:
             raise ValueError(f"the bits of a binary descriptor must be a multiple of 8, not {architecture.dimensions}")
         return architecture
+
+    def truncate(self, dimensions: int) -> Self:
+        """Return the card of the model of a prefix, see `Descriptor.truncate`; `sha256` stays that of the whole model.
+
+        Raises:
+            DoapError: If the length was not trained.
+        """
+        whole = self.architecture.dimensions
+        if dimensions == whole:
+            return self
+        check_prefix(self.name, dimensions, whole, self.prefixes)
+        architecture = self.architecture.model_copy(update={"dimensions": dimensions})
+        layers = [name for name in shapes_of(architecture) if name.endswith("weight")]
+        step = f"first {dimensions} of {whole} dimensions or bits of {self.name}, SHA-256 {self.sha256}"
+        return self.model_copy(
+            update={
+                "name": prefix_name(self.name, dimensions),
+                "architecture": architecture,
+                "prefixes": [prefix for prefix in self.prefixes if prefix < dimensions],
+                # Ranges of inputs, which stay the same; two last layers may have become one.
+                "activation_ranges": self.activation_ranges[: len(layers)],
+                "origin": add_conversion(self.origin, step),
+            }
+        )
+
+
+def add_conversion(origin: Origin, step: str) -> Origin:
+    """Return the provenance of a converted model: without figures, which are not its own, and with a note."""
+    history = "; ".join([*([origin.notes["conversion"]] if "conversion" in origin.notes else []), step])
+    return origin.model_copy(update={"figures": {}, "notes": {**origin.notes, "conversion": history}})
 
 
 def card_path(weights: Path) -> Path:

@@ -1,5 +1,6 @@
 """Descriptors of patches: a network whose activations become unit vectors or bits."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -72,6 +73,38 @@ class Descriptor(nn.Module):
         """Return the best extent for the frames of a detector, or the extent of the training if none was measured."""
         return self.extents.get(detector, self.extent)
 
+    def with_network(self, network: PatchNetwork) -> "Descriptor":
+        """Return a model with another form of the network, the same in all else."""
+        return Descriptor(network, self.kind, self.extent, self.name, self.extents, self.prefixes)
+
+    def truncate(self, dimensions: int) -> "Descriptor":
+        """Return the model of a prefix of the descriptor, that was trained as a descriptor.
+
+        Its bits are the first bits of the whole descriptor, its vectors the first components, normalised again. It is
+        an ordinary model of a network with a smaller last layer. `doap.load` truncates before it optimises.
+
+        Args:
+            dimensions: Length of the prefix, one of `prefixes`; the length of the whole returns the model itself.
+
+        Raises:
+            DoapError: If the length was not trained, or the model is in a form for inference.
+
+        Example:
+            >>> import doap
+            >>> from doap.networks.l2net import L2Net
+            >>> model = doap.Descriptor(L2Net(128, width=8), "real", 12.0, "nested", prefixes=[32, 64])
+            >>> short = model.truncate(64)
+            >>> short.name, short.network.dimensions, short.prefixes
+            ('nested@64', 64, (32,))
+        """
+        if dimensions == self.network.dimensions:
+            return self
+        check_prefix(self.name, dimensions, self.network.dimensions, self.prefixes)
+        name = prefix_name(self.name, dimensions)
+        prefixes = [prefix for prefix in self.prefixes if prefix < dimensions]
+        network = self.network.truncate(dimensions)
+        return Descriptor(network, self.kind, self.extent, name, self.extents, prefixes).train(self.training)
+
     def forward(self, patches: Tensor) -> Tensor:
         """Compute descriptors.
 
@@ -91,6 +124,23 @@ class Descriptor(nn.Module):
         if self.kind == "binary":
             return pack_bits(activations > 0)
         return F.normalize(activations.to(torch.promote_types(activations.dtype, torch.float32)), dim=1)
+
+
+def prefix_name(name: str, dimensions: int) -> str:
+    """Return the name of the model of a prefix; `doap.load` takes it as well.
+
+    Example:
+        >>> prefix_name("doap-128", 64), prefix_name("doap-128@64", 32)
+        ('doap-128@64', 'doap-128@32')
+    """
+    return f"{re.sub(r'@[0-9]+$', '', name)}@{dimensions}"
+
+
+def check_prefix(name: str, dimensions: int, whole: int, prefixes: Sequence[int]) -> None:
+    """Raise a `DoapError` unless a length, shorter than the whole, is one of the prefixes that were trained."""
+    if dimensions not in prefixes:
+        trained = ", ".join(map(str, [*prefixes, whole]))
+        raise DoapError(f"{name}: not trained for {dimensions} dimensions or bits, only for {trained}")
 
 
 def check_patches(patches: Tensor | NDArray[Any]) -> None:

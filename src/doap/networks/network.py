@@ -1,7 +1,9 @@
 """Base classes and building blocks of all networks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -51,6 +53,30 @@ class PatchNetwork(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} does not batch normalise its first feature map")
 
+    def truncate(self, dimensions: int) -> Self:
+        """Return a copy that computes the first activations only: a network of fewer dimensions, with fewer weights.
+
+        Args:
+            dimensions: Number of activations to keep, at most those of the network.
+
+        Raises:
+            DoapError: If the activations are not those of one batch-normalised layer.
+        """
+        copy = deepcopy(self)
+        copy._keep_outputs(dimensions)
+        copy.dimensions = dimensions
+        return copy
+
+    def _keep_outputs(self, count: int) -> None:
+        """Keep the first outputs of the last layer, in place; `layers` is where networks have theirs."""
+        layers: Iterable[nn.Module] = getattr(self, "layers", ())
+        *_, layer, normalisation = nn.Identity(), nn.Identity(), *layers
+        is_normalised = isinstance(normalisation, nn.BatchNorm1d | nn.BatchNorm2d)
+        if not is_normalised or not isinstance(layer, nn.Conv2d | nn.Linear):
+            raise DoapError(f"{type(self).__name__} cannot be truncated: its activations are not those of one layer")
+        keep_rows(layer, count)
+        keep_rows(normalisation, count)
+
 
 class LayeredNetwork(PatchNetwork):
     """Base class of networks that are a sequence of layers on normalised patches. Subclasses set `layers`."""
@@ -88,6 +114,19 @@ def conv_layer(in_channels: int, out_channels: int, kernel_size: int, stride: in
         nn.BatchNorm2d(out_channels, affine=False),
         nn.ReLU(inplace=True),
     ]
+
+
+def keep_rows(layer: nn.Module, count: int) -> None:
+    """Keep the first outputs of a convolution, a linear layer or a batch normalisation, in place."""
+    for name, parameter in layer.named_parameters():
+        rows = parameter.detach()[:count].clone()
+        setattr(layer, name, nn.Parameter(rows, requires_grad=parameter.requires_grad))
+    for name, buffer in layer.named_buffers():
+        if buffer.ndim:  # not the number of batches
+            setattr(layer, name, buffer[:count].clone())
+    for name in ("out_channels", "out_features", "num_features"):
+        if hasattr(layer, name):
+            setattr(layer, name, count)
 
 
 def initialise(network: nn.Module) -> None:

@@ -2,9 +2,12 @@
 
 A model is two files: the weights `NAME.safetensors` and the card `NAME.json`, see `doap.networks.card`. Pickles are
 never read. A folder of a model hub holds them as `model.safetensors` and `config.json`, see `doap.bridges.hub`.
+
+The name of a prefix of a nested descriptor is that of the model, or its path, and the length: `NAME@64`.
 """
 
 import hashlib
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from safetensors import SafetensorError
 
 from doap.errors import DoapError
 from doap.files import atomic_file
+from doap.networks import with_length
 from doap.networks.architecture import Architecture, build_network, shapes_of
 from doap.networks.baselines import list_baselines, load_handcrafted, load_published
 from doap.networks.card import HUB_CARD, HUB_WEIGHTS, Card, Origin, card_path, read_card, write_card
@@ -40,26 +44,33 @@ def list_models(pattern: str = "*") -> list[str]:
 
 
 def load(
-    name_or_path: str | Path, device: str | torch.device = "cpu", fast: bool = True, int8: bool = False
+    name_or_path: str | Path,
+    device: str | torch.device = "cpu",
+    fast: bool = True,
+    int8: bool = False,
+    dimensions: int | None = None,
 ) -> Descriptor:
     """Load a model or a baseline by name, or from a .safetensors file or a folder of one.
 
     Args:
         name_or_path: Name of a shipped model ("doap-128"); name of a handcrafted baseline ("rootsift"); path of
             weights with their card ("out/demo/real/weights.safetensors"), or of a folder with `model.safetensors` and
-            `config.json`; or path of the published weights of a baseline, which need no card.
+            `config.json`; or path of the published weights of a baseline, which need no card. With @64 at its end, the
+            same as with `dimensions=64`.
         device: Device of the returned model.
         fast: Whether to return the fastest form for inference on the device, see `optimize_for_inference`. False
             returns the network as trained, in float32: exact, trainable, and what `save` takes.
         int8: Whether to compute with 8-bit integers instead, on a CPU; needs onnxruntime and activation ranges on the
             card, see `doap calibrate`.
+        dimensions: Length of the descriptor, in dimensions or bits, for a model whose prefixes were trained; by default
+            the whole. See `Descriptor.truncate`.
 
     Returns:
         The model in eval mode. Descriptors of all forms of a model can be matched with each other.
 
     Raises:
         DoapError: For an unknown name, a missing or invalid card, weights that do not match the card or are not
-            finite, or a device that is not available.
+            finite, a length that was not trained, or a device that is not available.
 
     Example:
         >>> import doap
@@ -68,26 +79,43 @@ def load(
         ('binary', 256)
     """
     check_device(device)
-    model = _load_exact(name_or_path).eval()
+    name = with_length(str(name_or_path), dimensions)
+    base, length = split_length(name)
+    model = _load_exact(base).eval()
+    if length is not None:
+        model = model.truncate(length)
     if int8:
-        return _quantize(model, name_or_path).to(device)
+        return _quantize(model, name).to(device)
     model = model.to(device)
     return optimize_for_inference(model) if fast else model
 
 
-def _quantize(model: Descriptor, name_or_path: str | Path) -> Descriptor:
+def split_length(name_or_path: str) -> tuple[str, int | None]:
+    """Split `NAME@64` into the name or path and the length; a path that exists is not split.
+
+    Example:
+        >>> split_length("doap-128@64"), split_length("doap-128")
+        (('doap-128', 64), ('doap-128', None))
+    """
+    match = re.fullmatch(r"(.+)@([0-9]{1,9})", name_or_path)
+    if match is None or Path(name_or_path).exists():
+        return name_or_path, None
+    return match[1], int(match[2])
+
+
+def _quantize(model: Descriptor, name: str) -> Descriptor:
     """Return the int8 form of a model, with the activation ranges on its card."""
     from doap.networks.int8 import quantize
 
-    card = find_card(str(name_or_path))
+    card = find_card(name)
     return quantize(model, card.activation_ranges if card else [])
 
 
-def _load_exact(name_or_path: str | Path) -> Descriptor:
+def _load_exact(name_or_path: str) -> Descriptor:
     """Load a model in float32, as it was trained."""
-    if str(name_or_path) in list_baselines():
-        return load_handcrafted(str(name_or_path))
-    path = find_weights(str(name_or_path))
+    if name_or_path in list_baselines():
+        return load_handcrafted(name_or_path)
+    path = find_weights(name_or_path)
     if not card_path(path).exists() and (baseline := load_published(path)):
         return baseline
     return _load_with_card(path)
@@ -125,12 +153,17 @@ def save(descriptor: Descriptor, path: str | Path, architecture: Architecture, o
         origin: Provenance for the card.
 
     Raises:
-        DoapError: If the model is an inference form, whose weights are not those of the architecture.
+        DoapError: If the model is an inference form, whose weights are not those of the architecture, or is truncated
+            and the architecture is not.
     """
     if isinstance(descriptor.network, InferenceNetwork):
         raise DoapError(f"{descriptor.name}: a fast model cannot be saved; load it with fast=False")
-    tensors = {name: value.contiguous().cpu() for name, value in descriptor.network.state_dict().items()}
-    content = safetensors.torch.save(tensors)
+    if descriptor.network.dimensions != architecture.dimensions:
+        raise DoapError(
+            f"{descriptor.name}: has {descriptor.network.dimensions} dimensions or bits, but the architecture "
+            f"{architecture.dimensions}"
+        )
+    content = serialize_weights(descriptor)
     path = Path(path)
     with atomic_file(path) as temporary:
         temporary.write_bytes(content)
@@ -148,20 +181,29 @@ def save(descriptor: Descriptor, path: str | Path, architecture: Architecture, o
     write_card(path, card)
 
 
+def serialize_weights(descriptor: Descriptor) -> bytes:
+    """Return the content of the .safetensors file of a model."""
+    tensors = {name: value.contiguous().cpu() for name, value in descriptor.network.state_dict().items()}
+    return safetensors.torch.save(tensors)
+
+
 def find_card(name_or_path: str) -> Card | None:
     """Return the card of the model that `load` loads by this name or path; None for a baseline without a card."""
-    if name_or_path in list_baselines():
+    base, length = split_length(name_or_path)
+    if base in list_baselines():
         return None
-    path = find_weights(name_or_path)
-    return read_card(path) if card_path(path).exists() else None
+    path = find_weights(base)
+    card = read_card(path) if card_path(path).exists() else None
+    return card.truncate(length) if card and length is not None else card
 
 
 def find_weights(name_or_path: str) -> Path:
-    """Return the .safetensors file of the model that `load` loads by this name or path.
+    """Return the .safetensors file of the model that `load` loads by this name or path; of a prefix, that of the whole.
 
     Raises:
         DoapError: If there is no such model or file.
     """
+    name_or_path, _ = split_length(name_or_path)
     if name_or_path in list_models():
         return WEIGHTS_FOLDER / f"{name_or_path}.safetensors"
     path = Path(name_or_path)

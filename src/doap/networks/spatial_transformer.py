@@ -107,6 +107,9 @@ class TransformedNetwork(PatchNetwork):
         self.check(patches)
         return self.network.forward_with_maps(self.transformer(patches))
 
+    def _keep_outputs(self, count: int) -> None:
+        self.network = self.network.truncate(count)
+
 
 def resample(patches: Tensor, transforms: Tensor, padding: Padding) -> Tensor:
     """Resample patches bilinearly by affine transformations.

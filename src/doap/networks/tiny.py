@@ -1,5 +1,6 @@
 """A small network for phones and CPUs, with fewer weights than DesDis-8, the smallest published baseline."""
 
+import torch
 from torch import Tensor, nn
 
 from doap.networks.network import LayeredNetwork, conv_layer, initialise
@@ -39,12 +40,33 @@ class Tiny(LayeredNetwork):
         self.layers = nn.Sequential(*layers, nn.BatchNorm1d(dimensions, affine=False))
         initialise(self)
 
+    def _keep_outputs(self, count: int) -> None:
+        """Keep the first outputs; the head becomes that of a network of so many dimensions."""
+        super()._keep_outputs(count)
+        *layers, first, second, normalisation = self.layers
+        if isinstance(first, nn.Linear) and isinstance(second, nn.Linear):
+            self.layers = nn.Sequential(*layers, *_reshape_head(first, second), normalisation)
+
 
 class _Flatten(nn.Module):
     """(N, C, H, W) to (N, H · W · C), which needs no copy of maps in channels-last order."""
 
     def forward(self, maps: Tensor) -> Tensor:
         return maps.permute(0, 2, 3, 1).flatten(1)
+
+
+def _reshape_head(first: nn.Linear, second: nn.Linear) -> list[nn.Module]:
+    """Return the product of two matrices as the head of a new network of its dimensions: one matrix, or two."""
+    head = _head(first.in_features, second.out_features)
+    matrices = [layer.weight for layer in head if isinstance(layer, nn.Linear)]
+    with torch.no_grad():
+        if len(matrices) == 1:
+            matrices[0].copy_(second.weight.double() @ first.weight.double())
+        else:  # of a higher rank
+            for matrix, layer in zip(matrices, (first, second), strict=True):
+                rows, columns = layer.weight.shape
+                matrix.zero_()[:rows, :columns] = layer.weight
+    return [layer.to(first.weight) for layer in head]
 
 
 def _head(features: int, dimensions: int) -> list[nn.Module]:

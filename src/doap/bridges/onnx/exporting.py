@@ -87,7 +87,7 @@ def prepare(model: Descriptor, precision: ExportPrecision) -> Descriptor:
     """Return a copy of a model for inference: batch normalisation is folded, weights are float32 or float16."""
     network = fold_normalisation(deepcopy(model.network).eval().double()).requires_grad_(False)
     network = network.half() if precision == "fp16" else network.float()
-    return Descriptor(network, model.kind, model.extent, model.name, model.extents).eval()
+    return model.with_network(network).eval()
 
 
 def _choose_format(output: Path, format: ExportFormat | None) -> ExportFormat:

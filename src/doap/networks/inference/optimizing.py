@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from doap import onednn
+from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor, device_of
 from doap.networks.inference.folding import fold_normalisation
 from doap.networks.inference.layers import InferenceConv, InferenceLinear
@@ -31,6 +32,9 @@ class InferenceNetwork(PatchNetwork):
         activations: Tensor = self.network(patches)
         return activations
 
+    def _keep_outputs(self, count: int) -> None:
+        raise DoapError(f"a fast model cannot be truncated; load it with dimensions={count}")
+
 
 def optimize_for_inference(model: Descriptor, dtype: torch.dtype | None = None) -> Descriptor:
     """Return a copy of a model that is several times faster and cannot be trained.
@@ -53,8 +57,7 @@ def optimize_for_inference(model: Descriptor, dtype: torch.dtype | None = None) 
     network = fold_normalisation(deepcopy(model.network).eval()).requires_grad_(False)
     product_dtype = _product_dtype(precision, device)
     _replace_layers(network, precision, product_dtype)
-    optimized = InferenceNetwork(network, precision)
-    return Descriptor(optimized, model.kind, model.extent, model.name, model.extents).eval()
+    return model.with_network(InferenceNetwork(network, precision)).eval()
 
 
 def _product_dtype(precision: torch.dtype, device: torch.device) -> torch.dtype:

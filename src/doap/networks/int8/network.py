@@ -35,7 +35,7 @@ def quantize(model: Descriptor, ranges: Sequence[float]) -> Descriptor:
     """
     graph, block = build_int8_graph(model, ranges, signed_activations=platform.machine().lower() in ARM)
     network = Int8Network(graph, model.network.dimensions, model.input_size, block)
-    return Descriptor(network, model.kind, model.extent, model.name, model.extents).eval()
+    return model.with_network(network).eval()
 
 
 def build_int8_graph(model: Descriptor, ranges: Sequence[float], signed_activations: bool) -> tuple[bytes, int]:
@@ -110,6 +110,9 @@ class Int8Network(PatchNetwork):
         if mode:
             raise DoapError("an int8 network cannot be trained; load the model with fast=False")
         return super().train(mode)
+
+    def _keep_outputs(self, count: int) -> None:
+        raise DoapError(f"an int8 model cannot be truncated; load it with dimensions={count}")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Refuse other devices; a change of the floating-point type does not concern integers."""
