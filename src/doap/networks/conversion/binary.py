@@ -9,6 +9,7 @@ a positive number: the signs are those of the activations.
 from pathlib import Path
 
 from doap.errors import DoapError
+from doap.networks.card import add_conversion
 from doap.networks.conversion.output import check_output
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import find_card, load, save
@@ -48,7 +49,7 @@ def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
     dimensions = model.network.dimensions
     if dimensions % 8:
         raise DoapError(f"{source}: {dimensions} dimensions give no whole bytes; give a model with a multiple of 8")
-    origin = card.origin.converted(f"binarised by the sign of the activations, from {card.name}, SHA-256 {card.sha256}")
+    origin = add_conversion(card.origin, f"binarised by the sign of the activations, from {card.name}, SHA-256 {card.sha256}")
     prefixes = [prefix for prefix in model.prefixes if prefix % 8 == 0]
     binary = Descriptor(model.network, "binary", model.extent, name or output.stem, model.extents, prefixes)
     save(binary, output, card.architecture, origin)
