@@ -78,11 +78,19 @@ ALIGNED = {"transformer": True, "transformer_bounded": True, "transformer_paddin
 OURS: dict[str, dict[str, Any]] = {
     "frames-real": {**REAL, **UNEVEN, "pooled_weight": 0.3, "epochs": 12},
     "frames-binary": {**BINARY, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 9, "distillation_weight": 3},
+    "frames-large-real": {
+        **REAL, **UNEVEN, "network": "residual", "width": 64, "depth": 2, "pooled_weight": 0.3, "epochs": 12,
+        "ema_decay": 0.99,
+    },
+    "frames-two-extents-real": {
+        **REAL, **UNEVEN, "network": "cs-l2net", "dimensions": 256, "extent": 24, "zoom": 1, "pooled_weight": 0.3,
+        "epochs": 12,
+    },
     "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 5},
     "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, **DISTILLED, "lr": 2, "epochs": 6, "teacher": "doap-256b"},
     "frames-tiny-real": {**REAL, **TINY, **DISTILLED, "zoom": 1.5, "lr": 1, "epochs": 10, "distillation_weight": 2},
     "frames-tiny-binary": {**BINARY, **TINY, **DISTILLED, "lr": 2, "epochs": 8, "teacher": "doap-256b"},
-}
+}  # fmt: skip
 TABLE = {
     **PAPER,
     **{f"phototour-{name}": {**PHOTOTOUR, "kind": "real", **values} for name, values in BASELINES.items()},
