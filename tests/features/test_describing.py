@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 import doap
+from doap.choices import FrameShape
 from doap.features import views
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
@@ -260,3 +261,18 @@ def test_the_gpu_gives_the_features_of_the_cpu(photo: Grey) -> None:
     assert matches.inliers.sum() > 400
     on_gpu = doap.match(c, d, device="cuda", geometry=None)
     np.testing.assert_array_equal(on_gpu.indices, doap.match(c, d, geometry=None).indices)
+
+
+def test_upright_frames_match_more_where_cameras_are_held_alike_and_less_where_not() -> None:
+    model = doap.load("doap-tiny-128")
+    left, right = (image[100:400, 200:600] for image in skimage.data.stereo_motorcycle()[:2])
+    turned = np.rot90(right).copy()
+    verified: dict[str, list[int]] = {}
+    kinds: list[FrameShape] = ["oriented", "upright"]
+    for frames in kinds:
+        first, *others = doap.detect_and_describe([left, right, turned], model, frames=frames, max_keypoints=400)
+        verified[frames] = [int(doap.match(first, other).inliers.sum()) for other in others]
+        if frames == "upright":
+            np.testing.assert_array_equal(first.angles, 0)
+    assert verified["upright"][0] > 1.05 * verified["oriented"][0]
+    assert verified["upright"][1] < 0.3 * verified["oriented"][1]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from doap.choices import CAMERA_MODELS, DETECTOR_NAMES, CameraMode, FrameShape, PairChoice
+from doap.choices import CAMERA_MODELS, DETECTOR_NAMES, CameraMode, PairChoice
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.engine_options import EngineOption, WorkersOption
-from doap.cli.model_options import DeviceOption, ModelOption, PrecisionOption
+from doap.cli.model_options import DeviceOption, FramesOption, ModelOption, PrecisionOption
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL
 
@@ -63,9 +63,7 @@ def colmap(
     ] = "auto",
     precision: PrecisionOption = "fast",
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
-    frames: Annotated[
-        FrameShape, typer.Option(help="oriented: along the dominant gradient; affine: with affine shape as well.")
-    ] = "oriented",
+    frames: FramesOption = "oriented",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 8192,
     min_response: Annotated[
         float, typer.Option(min=0, help="Smallest response of a keypoint; the default gives about as many as COLMAP.")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.choices import DETECTOR_NAMES, FrameShape
+from doap.choices import DETECTOR_NAMES
 from doap.cli.console import choose_device, counting_bar, say, step_bar
 from doap.cli.engine_options import ForceOption, WorkersOption
-from doap.cli.model_options import DeviceOption, ModelOption, PrecisionOption, load_model
+from doap.cli.model_options import DeviceOption, FramesOption, ModelOption, PrecisionOption, load_model
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def dbow(
     ] = None,
     precision: PrecisionOption = "fast",
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
-    frames: Annotated[FrameShape, typer.Option(help="Frames to describe.")] = "oriented",
+    frames: FramesOption = "oriented",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 1000,
     max_size: Annotated[
         int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.choices import DETECTOR_NAMES, FrameShape, StoredPrecision
+from doap.choices import DETECTOR_NAMES, StoredPrecision
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
-from doap.cli.model_options import DeviceOption, ModelOption, PrecisionOption
+from doap.cli.model_options import DeviceOption, FramesOption, ModelOption, PrecisionOption
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL
 
@@ -26,9 +26,7 @@ def describe(
     model: ModelOption = DEFAULT_MODEL,
     precision: PrecisionOption = "fast",
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
-    frames: Annotated[
-        FrameShape, typer.Option(help="oriented: along the dominant gradient; affine: with affine shape as well.")
-    ] = "oriented",
+    frames: FramesOption = "oriented",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
     min_response: Annotated[float, typer.Option(min=0, help="Smallest response of a keypoint.")] = 0.0,
     max_size: Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
-from doap.cli.model_options import DeviceOption, ModelOption, PrecisionOption
+from doap.cli.model_options import DeviceOption, FramesOption, ModelOption, PrecisionOption
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL
 
@@ -36,6 +36,7 @@ def match(
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
     precision: PrecisionOption = "fast",
+    frames: FramesOption = "oriented",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
     max_size: Annotated[
         int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
@@ -84,7 +85,7 @@ def match(
         )
     from doap.cli.match_two import Describing, match_two
 
-    describing = Describing(model, precision, max_keypoints, max_size, device)
+    describing = Describing(model, precision, frames, max_keypoints, max_size, device)
     match_two((first, second), describing, settings, output, figure, json_file)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doap.choices import Precision
+from doap.choices import FrameShape, Precision
 from doap.cli.console import errors, say
 from doap.cli.model_options import load_model
 from doap.errors import DoapError
@@ -24,6 +24,7 @@ class Describing:
 
     model: str
     precision: Precision
+    frames: FrameShape
     max_keypoints: int
     max_size: int | None
     device: str | None
@@ -92,7 +93,11 @@ def _features(paths: tuple[Path, Path], describing: Describing) -> "list[Feature
             continue
         model = model or load_model(describing.model, describing.device, describing.precision)
         described = detect_and_describe(
-            path, model, max_keypoints=describing.max_keypoints, max_size=describing.max_size
+            path,
+            model,
+            frames=describing.frames,
+            max_keypoints=describing.max_keypoints,
+            max_size=describing.max_size,
         )
         if not len(described):
             height, width = described.size

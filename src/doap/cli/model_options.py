@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.choices import Precision
+from doap.choices import FrameShape, Precision
 from doap.cli.console import choose_device
 
 if TYPE_CHECKING:
@@ -15,6 +15,13 @@ DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda; by default 
 PrecisionOption = Annotated[
     Precision,
     typer.Option(help="fast: the fastest floats of the device; exact: float32 as trained; int8: integers, on a CPU."),
+]
+FramesOption = Annotated[
+    FrameShape,
+    typer.Option(
+        help="oriented: along the dominant gradient; upright: for cameras that are held alike; affine: oriented, with "
+        "affine shape."
+    ),
 ]
 
 
