@@ -145,6 +145,14 @@ def test_extent_and_detector_can_be_chosen(real: DoapFeature2D, photo: Grey) -> 
     np.testing.assert_allclose(descriptors, own.descriptors, atol=1e-3)
 
 
+def test_upright_keypoints_have_no_rotation(real: DoapFeature2D, photo: Grey) -> None:
+    feature = opencv.create(real.model, frames="upright", max_keypoints=60)
+    keypoints, descriptors = feature.detectAndCompute(photo, None)
+    assert {keypoint.angle for keypoint in keypoints} == {0.0}
+    expected = doap.detect_and_describe(photo, real.model, frames="upright", max_keypoints=60)
+    np.testing.assert_allclose(descriptors, expected.descriptors, atol=1e-5)
+
+
 def test_a_detector_of_doap_has_its_own_extent(photo: Grey) -> None:
     feature = opencv.create("doap-tiny-128", detector="harris-affine", max_keypoints=20)
     own = doap.detect_and_describe(photo, feature.model, detector="harris-affine", max_keypoints=20)
