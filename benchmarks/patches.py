@@ -11,12 +11,14 @@ Writes benchmarks/results/patches-<device>.json. Baselines:
 - detecting 500 Harris-affine frames in one image: kornia's ScaleSpaceDetector (Harris, affine shape, orientation)
 - sampling a batch of 4,096 patches: PyTorch's DataLoader over the same memory-mapped set, four workers
 - extracting a batch of 4,096 patches from photos: the same frames photo by photo, with the same jitter
+- the same with a zoom of 2 and a third of the views compressed: without compression
 """
 
 import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,7 +42,7 @@ from doap.images.detection import detect, detect_batch
 from doap.images.detectors import detect_harris_affine
 from doap.images.extraction import Pyramid, extract_patch_tensor
 from doap.images.frames import detect_dog
-from doap.images.jitter.views import jittered_views
+from doap.images.jitter.views import JitterFactors, jittered_views
 from doap.images.reconstruction.scene_frames import detect_pooled_frames
 from doap.types import Grey
 from machine import write_result
@@ -243,6 +245,22 @@ def measure_extraction(frames: FrameSet, device: str) -> Row:
     return compare(doap, "photo by photo", seconds(extract_by_photo, device, 3), patches=BATCH_SIZE)
 
 
+def measure_compression(frames: FrameSet, device: str) -> Row:
+    """Extract a batch of zoomed views, some of them compressed."""
+    resident = ResidentFrames(frames, device)
+    random = torch.Generator(device)
+    batches = endless(GroupSampler(frames, BATCH_SIZE, 0, views_per_group=4))
+
+    def extract(jitter: JitterFactors) -> None:
+        indices = next(batches)
+        resident.take(indices, random, 2 * torch.rand(len(indices), generator=random, device=device), jitter)
+
+    print(f"extracting {BATCH_SIZE:,} zoomed patches, a third compressed", flush=True)
+    shares = (1 / 3, 0.0)
+    compressed, plain = (seconds(partial(extract, JitterFactors(compression=s)), device, 20) for s in shares)
+    return compare(compressed, "without compression", plain, patches=BATCH_SIZE)
+
+
 def main() -> None:
     """Run all benchmarks, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -258,6 +276,7 @@ def main() -> None:
         result["sampling"] = measure_sampling(write_many_patches(Path(folder)), device)
         frames = frame_set_from_photos(photos(), lambda image: detect_dog(image, 400))
         result["extracting"] = measure_extraction(frames, device)
+        result["compressing"] = measure_compression(frames, device)
     write_result("patches", device, result)
 
 
