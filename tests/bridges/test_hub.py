@@ -29,6 +29,7 @@ from doap.networks.card import Origin, read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import WEIGHTS_FOLDER
 from support.hub_server import HubServer, serving_hub
+from support.nested_models import nested_copy
 from support.packages import install
 
 ROOT = Path(__file__).parents[2]
@@ -187,6 +188,19 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path, model: Any, line: str) -> 
     with pytest.raises(doap.DoapError, match=line):
         save_pretrained(model, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_prefix_is_a_model_of_its_own(tmp_path: Path) -> None:
+    path = nested_copy("doap-tiny-128", tmp_path, [32, 64])
+    saved = save_pretrained(f"{path}@64", tmp_path / "short")
+    card, model = read_card(saved / "model.safetensors"), from_pretrained(saved)
+    assert (card.name, model.name, model.network.dimensions, model.prefixes) == ("nested@64", "nested@64", 64, (32,))
+    expected = doap.describe_patches(PATCHES, doap.load(path, dimensions=64))
+    np.testing.assert_array_equal(doap.describe_patches(PATCHES, model), expected)
+    whole = save_pretrained(path, tmp_path / "whole")
+    np.testing.assert_array_equal(doap.describe_patches(PATCHES, from_pretrained(whole, dimensions=64)), expected)
+    assert from_pretrained(saved, dimensions=32).name == "nested@32"
+    assert from_pretrained(saved, int8=True).network.dimensions == 64
 
 
 def test_no_folder_is_overwritten(copied: Path) -> None:

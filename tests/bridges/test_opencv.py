@@ -7,6 +7,7 @@ import copy
 import multiprocessing
 import pickle
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -20,6 +21,7 @@ from doap.bridges import opencv
 from doap.bridges.opencv import DoapFeature2D
 from doap.images.frames import columns_from_keypoints
 from doap.types import Grey
+from support.nested_models import nested_copy
 
 PHOTO = np.asarray(skimage.data.camera())[80:400, 80:400].copy()
 BLANK = np.zeros((60, 80), np.uint8)
@@ -153,6 +155,14 @@ def test_upright_keypoints_have_no_rotation(real: DoapFeature2D, photo: Grey) ->
     np.testing.assert_allclose(descriptors, expected.descriptors, atol=1e-5)
 
 
+def test_a_prefix_of_a_nested_model(photo: Grey, tmp_path: Path) -> None:
+    path = nested_copy("doap-tiny-256b", tmp_path, [64])
+    whole, short = opencv.create(path, max_keypoints=50), opencv.create(path, max_keypoints=50, dimensions=64)
+    assert (short.descriptorSize(), repr(short)[:24]) == (8, "DoapFeature2D(nested@64,")
+    expected = whole.detectAndCompute(photo, None)[1][:, :8]
+    np.testing.assert_array_equal(short.detectAndCompute(photo, None)[1], expected)
+
+
 def test_a_detector_of_doap_has_its_own_extent(photo: Grey) -> None:
     feature = opencv.create("doap-tiny-128", detector="harris-affine", max_keypoints=20)
     own = doap.detect_and_describe(photo, feature.model, detector="harris-affine", max_keypoints=20)
@@ -280,6 +290,8 @@ def test_options_are_checked(real: DoapFeature2D) -> None:
         opencv.create(cv2.SIFT.create())  # type: ignore[arg-type]
     with pytest.raises(DoapError, match="stays on its device"):
         opencv.create(real.model, device="cpu")
+    with pytest.raises(DoapError, match="a loaded model keeps its length"):
+        opencv.create(real.model, dimensions=64)
     with pytest.raises(DoapError, match="extent must be positive"):
         opencv.create(real.model, extent=0)
     with pytest.raises(DoapError, match="no detector 'sift'"):

@@ -4,6 +4,7 @@ The weights are those of the model, byte for byte, and `config.json` is its card
 the folder like a .safetensors file. Pickles are never read.
 """
 
+import hashlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,9 @@ import torch
 
 from doap.errors import DoapError, check_path
 from doap.files import atomic_folder
-from doap.networks.card import HUB_CARD, HUB_WEIGHTS, Card
+from doap.networks.card import HUB_CARD, HUB_WEIGHTS, Card, read_card
 from doap.networks.descriptor import Descriptor
-from doap.networks.registry import find_card, find_weights, load
+from doap.networks.registry import find_card, find_weights, load, serialize_weights
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -34,7 +35,7 @@ def save_pretrained(model: str | Path, folder: str | Path) -> Path:
 
     Args:
         model: Name of a shipped model, or path of its .safetensors file with its card, as `doap.load` takes it;
-            `doap.save` writes those of a model in memory.
+            `doap.save` writes those of a model in memory. NAME@64 writes a prefix, as a model of its own.
         folder: Folder to create.
 
     Returns:
@@ -66,6 +67,7 @@ def from_pretrained(
     device: str | torch.device = "cpu",
     fast: bool = True,
     int8: bool = False,
+    dimensions: int | None = None,
 ) -> Descriptor:
     """Load a model from a folder of `save_pretrained`, or from a repository of Hugging Face's hub.
 
@@ -78,13 +80,14 @@ def from_pretrained(
         device: As in `doap.load`, like the arguments below.
         fast: Whether to return the fastest form for inference.
         int8: Whether to compute with 8-bit integers.
+        dimensions: Length of the descriptor, for a model whose prefixes were trained.
 
     Raises:
         DoapError: If there is no such folder or repository, it holds no model of doap, or its files do not agree.
     """
     check_path("the folder or repository", folder_or_repo_id)
     if Path(folder_or_repo_id).exists():
-        return load(folder_or_repo_id, device, fast, int8)
+        return load(folder_or_repo_id, device, fast, int8, dimensions)
     from huggingface_hub import snapshot_download
 
     with _hub_errors(f"{folder_or_repo_id}: no such folder, and not loaded from the hub"):
@@ -96,7 +99,7 @@ def from_pretrained(
             token=token,
             allow_patterns=[HUB_CARD, HUB_WEIGHTS],
         )
-    return load(folder, device, fast, int8)
+    return load(folder, device, fast, int8, dimensions)
 
 
 def push_to_hub(
@@ -153,8 +156,11 @@ def _write_folder(model: str | Path, folder: Path, repo_id: str | None = None) -
     card = find_card(str(model))
     if card is None:
         raise DoapError(f"{model}: a baseline without a card; write one with doap convert")
-    load(model, fast=False)  # refuses files that do not agree
-    (folder / HUB_WEIGHTS).write_bytes(find_weights(str(model)).read_bytes())
+    descriptor, weights = load(model, fast=False), find_weights(str(model))  # refuses files that do not agree
+    is_whole = descriptor.name == read_card(weights).name
+    content = weights.read_bytes() if is_whole else serialize_weights(descriptor)
+    card = card.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
+    (folder / HUB_WEIGHTS).write_bytes(content)
     (folder / HUB_CARD).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(_readme(card, repo_id or f"OWNER/{card.name}"), encoding="utf-8")
     return card

@@ -46,6 +46,7 @@ def create(
     max_size: int | None = None,
     extent: float | None = None,
     device: str | torch.device | None = None,
+    dimensions: int | None = None,
 ) -> "DoapFeature2D":
     """Create a detector and descriptor with the methods of `cv2.Feature2D`.
 
@@ -60,6 +61,7 @@ def create(
         extent: Half the side of a patch in units of half the size of a keypoint; None takes that of the model for the
             detector, and for DoG keypoints if the detector is a function.
         device: Device of a model that is given by name, "cpu" by default.
+        dimensions: Length of the descriptors of a model that is given by name, see `doap.load`.
 
     Raises:
         DoapError: If the model cannot be loaded, or an option is out of range.
@@ -74,11 +76,13 @@ def create(
     """
     options = DetectionOptions(detector, frames, max_keypoints, min_response, max_size)
     if isinstance(model, str | Path):
-        model = load(model, "cpu" if device is None else device)
+        model = load(model, "cpu" if device is None else device, dimensions=dimensions)
     elif not isinstance(model, Descriptor):
         raise DoapError(f"the model must be a name, a path or what doap.load returns, not {type(model).__name__}")
     elif device is not None:
         raise DoapError("a loaded model stays on its device; leave out the device, or load the model on another one")
+    elif dimensions is not None:
+        raise DoapError("a loaded model keeps its length; leave out the dimensions, or load the model with them")
     if extent is None:
         extent = model.extent_for(detector if isinstance(detector, str) else DETECTOR)
     else:

@@ -32,8 +32,10 @@ def calibrate(
     from doap.images.reading import find_photos
     from doap.networks import int8
     from doap.networks.card import write_card
-    from doap.networks.registry import find_card, find_weights, load
+    from doap.networks.registry import find_card, find_weights, load, split_length
 
+    if split_length(model)[1] is not None:
+        raise DoapError(f"{model}: calibrate the whole model; its ranges hold for prefixes too")
     descriptor, card = load(model, fast=False), find_card(model)
     if card is None:
         raise DoapError(f"{model}: has no card to write the ranges on")

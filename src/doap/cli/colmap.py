@@ -11,9 +11,9 @@ import typer
 from doap.choices import CAMERA_MODELS, DETECTOR_NAMES, CameraMode, PairChoice
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.engine_options import EngineOption, WorkersOption
-from doap.cli.model_options import DeviceOption, FramesOption, ModelOption, PrecisionOption
+from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
 from doap.errors import DoapError
-from doap.networks import DEFAULT_MODEL
+from doap.networks import DEFAULT_MODEL, with_length
 
 if TYPE_CHECKING:
     from doap.bridges.colmap import PairSettings, ProjectSummary
@@ -35,6 +35,7 @@ def colmap(
         Path | None, typer.Option(help="Instead of a project: database of COLMAP in which the images are already.")
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
+    dimensions: DimensionsOption = None,
     pairs: Annotated[
         str,
         typer.Option(
@@ -120,8 +121,9 @@ def colmap(
         raise DoapError("name the project to write with -o, or a database of COLMAP with --database")
     if reconstruct:
         _check_reconstruction(images, database, output or Path(), force)
+    name = with_length(model, dimensions)
     settings = ProjectSettings(
-        DescribeSettings(model, precision, detector, frames, max_keypoints, min_response, max_size),
+        DescribeSettings(name, precision, detector, frames, max_keypoints, min_response, max_size),
         _pair_settings(pairs, neighbours, quadratic),
         MatchSettings(ratio=ratio, max_distance=max_distance),
         CameraSettings(camera_model, parse_params(camera_params) if camera_params else None, camera_mode),

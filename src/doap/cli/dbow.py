@@ -8,8 +8,16 @@ import typer
 from doap.choices import DETECTOR_NAMES
 from doap.cli.console import choose_device, counting_bar, say, step_bar
 from doap.cli.engine_options import ForceOption, WorkersOption
-from doap.cli.model_options import DeviceOption, FramesOption, ModelOption, PrecisionOption, load_model
+from doap.cli.model_options import (
+    DeviceOption,
+    DimensionsOption,
+    FramesOption,
+    ModelOption,
+    PrecisionOption,
+    load_model,
+)
 from doap.errors import DoapError
+from doap.networks import with_length
 
 if TYPE_CHECKING:
     from doap.bridges.dbow import BuildSummary
@@ -28,6 +36,7 @@ def dbow(
         ),
     ],
     model: ModelOption = "doap-256b",
+    dimensions: DimensionsOption = None,
     k: Annotated[int, typer.Option("-k", help="Number of children of a node.")] = 10,
     levels: Annotated[int, typer.Option("-L", "--levels", help="Number of levels; there are up to k^L words.")] = 6,
     features: Annotated[
@@ -55,7 +64,8 @@ def dbow(
     from doap.bridges.dbow import build_vocabulary
     from doap.folders import DescribeSettings
 
-    settings = DescribeSettings(model, precision, detector, frames, max_keypoints, max_size=max_size)
+    name = with_length(model, dimensions)
+    settings = DescribeSettings(name, precision, detector, frames, max_keypoints, max_size=max_size)
     chosen = "cpu" if device is None and precision == "int8" else choose_device(device)
     with step_bar() as progress:
         summary = build_vocabulary(

@@ -8,9 +8,9 @@ import typer
 from doap.choices import DETECTOR_NAMES, StoredPrecision
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
-from doap.cli.model_options import DeviceOption, FramesOption, ModelOption, PrecisionOption
+from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
 from doap.errors import DoapError
-from doap.networks import DEFAULT_MODEL
+from doap.networks import DEFAULT_MODEL, with_length
 
 if TYPE_CHECKING:
     from doap.folders import DescribeSummary
@@ -24,6 +24,7 @@ def describe(
         Path, typer.Option("-o", "--output", help="HDF5 file (.h5), or folder for one NAME.npz per image.")
     ],
     model: ModelOption = DEFAULT_MODEL,
+    dimensions: DimensionsOption = None,
     precision: PrecisionOption = "fast",
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
     frames: FramesOption = "oriented",
@@ -52,7 +53,8 @@ def describe(
     """
     from doap.folders import DescribeSettings, describe_folder
 
-    settings = DescribeSettings(model, precision, detector, frames, max_keypoints, min_response, max_size, store)
+    name = with_length(model, dimensions)
+    settings = DescribeSettings(name, precision, detector, frames, max_keypoints, min_response, max_size, store)
     with step_bar() as progress:
         summary = describe_folder(
             images,

@@ -22,8 +22,8 @@ Models = Annotated[
     typer.Argument(
         metavar="MODEL",
         show_default=False,
-        help="Shipped models, paths of weights, or baselines such as sift. By default the shipped models, SIFT and "
-        "RootSIFT.",
+        help="Shipped models, paths of weights, or baselines such as sift. NAME@64 is the prefix of 64 dimensions or "
+        "bits of a nested model. By default the shipped models, SIFT and RootSIFT.",
     ),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write settings and all scores to this file.")]

@@ -7,6 +7,8 @@ import typer
 
 from doap.choices import ExportFormat, ExportGraph, ExportPrecision
 from doap.cli.console import say
+from doap.cli.model_options import DimensionsOption
+from doap.networks import with_length
 
 EXAMPLE = "Example: doap export doap-128 -o doap-128.onnx"
 
@@ -16,6 +18,7 @@ def export(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="File to write: .onnx, .pt2 (torch-export) or .pt (torchscript).")
     ],
+    dimensions: DimensionsOption = None,
     format: Annotated[ExportFormat | None, typer.Option(help="Format; by default that of the suffix.")] = None,
     graph: Annotated[
         ExportGraph,
@@ -37,7 +40,8 @@ def export(
     """
     from doap.bridges.onnx import export_model
 
-    metadata = export_model(model, output, format=format, graph=graph, precision=precision, extent=extent, force=force)
+    name = with_length(model, dimensions)
+    metadata = export_model(name, output, format=format, graph=graph, precision=precision, extent=extent, force=force)
     kind = "bits" if metadata["kind"] == "binary" else "dimensions"
     inputs = "patches" if graph == "patches" else f"image and frames, extent {float(metadata['extent']):g}"
     megabytes = output.stat().st_size / 1e6

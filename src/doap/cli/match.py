@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
-from doap.cli.model_options import DeviceOption, FramesOption, ModelOption, PrecisionOption
+from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
 from doap.errors import DoapError
-from doap.networks import DEFAULT_MODEL
+from doap.networks import DEFAULT_MODEL, with_length
 
 if TYPE_CHECKING:
     pass
@@ -35,6 +35,7 @@ def match(
         int | None, typer.Option(metavar="K", min=1, help="Match each image with the K most similar ones.")
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
+    dimensions: DimensionsOption = None,
     precision: PrecisionOption = "fast",
     frames: FramesOption = "oriented",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
@@ -85,7 +86,7 @@ def match(
         )
     from doap.cli.match_two import Describing, match_two
 
-    describing = Describing(model, precision, frames, max_keypoints, max_size, device)
+    describing = Describing(with_length(model, dimensions), precision, frames, max_keypoints, max_size, device)
     match_two((first, second), describing, settings, output, figure, json_file)
 
 

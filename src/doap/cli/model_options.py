@@ -10,7 +10,13 @@ from doap.cli.console import choose_device
 if TYPE_CHECKING:
     from doap.networks.descriptor import Descriptor
 
-ModelOption = Annotated[str, typer.Option(help="Shipped model, or path of a .safetensors file.")]
+ModelOption = Annotated[
+    str, typer.Option(help="Shipped model, or path of a .safetensors file; with @64, as with --dimensions 64.")
+]
+DimensionsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Length of the descriptors, in dimensions or bits, if the model was trained for it."),
+]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
 PrecisionOption = Annotated[
     Precision,

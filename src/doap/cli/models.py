@@ -12,7 +12,9 @@ EXAMPLE = f"Example: doap models {DEFAULT_MODEL}"
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Model, or path of its weights.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Model, or path of its weights; NAME@64 is a prefix of it.")
+    ] = None,
 ) -> None:
     """List the models that ship with doap, or print the card of one.
 

@@ -18,7 +18,7 @@ class DescribeSettings:
     """Settings of `describe_folder`.
 
     Attributes:
-        model: Shipped model, baseline, or path of a .safetensors file.
+        model: Shipped model, baseline, or path of a .safetensors file, as `doap.load` takes it; NAME@64 for a prefix.
         precision: Arithmetic of the network: "fast", "exact" or "int8".
         detector: Name of a keypoint detector, see `doap.DETECTORS`.
         frames: "oriented", "upright" or "affine".
@@ -60,13 +60,13 @@ def identify_model(name_or_path: str) -> tuple[str, str]:
         DoapError: If there is no such model.
     """
     from doap.networks.baselines import list_baselines
-    from doap.networks.registry import find_card, find_weights
+    from doap.networks.registry import find_card, find_weights, load, split_length
 
-    if name_or_path in list_baselines():
-        return name_or_path, ""
-    weights = find_weights(name_or_path)
     card = find_card(name_or_path)
-    return card.name if card else weights.stem, hashlib.sha256(weights.read_bytes()).hexdigest()
+    name = card.name if card else load(name_or_path, fast=False).name
+    if split_length(name_or_path)[0] in list_baselines():
+        return name, ""
+    return name, hashlib.sha256(find_weights(name_or_path).read_bytes()).hexdigest()
 
 
 def check_identity(output: Path, old: Identity, new: Identity, content: str) -> None:

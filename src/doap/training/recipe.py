@@ -12,7 +12,9 @@ from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.extents import MAX_EXTENT
 from doap.images.jitter.views import JitterFactors
+from doap.networks import with_length
 from doap.networks.architecture import Architecture
+from doap.networks.registry import split_length
 from doap.parsing.yaml_files import MAX_INTEGER, parse_yaml, read_yaml
 from doap.types import Kind
 
@@ -328,7 +330,10 @@ def _with_absolute_paths(models: str | list[str] | None) -> str | list[str] | No
     """Return models, each by name or path, with absolute paths."""
     if isinstance(models, list):
         return [str(_with_absolute_paths(model)) for model in models]
-    return str(Path(models).absolute()) if models is not None and Path(models).exists() else models
+    if models is None:
+        return None
+    path, length = split_length(models)
+    return with_length(str(Path(path).absolute()), length) if Path(path).exists() else models
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

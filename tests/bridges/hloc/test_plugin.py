@@ -19,6 +19,7 @@ from doap.features import Features, Matches, detect_and_describe, match
 from doap.folders import DescribeSettings, FeatureCollection, all_pairs, describe_folder, match_pairs
 from doap.networks.registry import find_weights, load
 from support.hloc_package import install_hloc
+from support.nested_models import nested_copy
 
 ROOT = Path(__file__).parents[3]
 PAGE, EXAMPLE = ROOT / "docs" / "bridges" / "hloc.md", ROOT / "examples" / "hloc_files.py"
@@ -28,6 +29,14 @@ def test_hloc_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hloc", None)
     with pytest.raises(DoapError, match="hloc is not installed"):
         register()
+
+
+def test_prefixes_have_files_of_their_own(tmp_path: Path) -> None:
+    assert make_conf("doap-256b@64")["output"] == "feats-doap-256b@64-n4096-r1600"
+    path = nested_copy("doap-tiny-128", tmp_path, [64])
+    conf = make_conf(f"{path}@64")
+    assert conf["output"] == "feats-nested@64-n4096-r1600"
+    assert conf["model"]["model_name"] == f"{path}@64"
 
 
 def test_configurations_are_checked() -> None:

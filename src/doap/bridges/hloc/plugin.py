@@ -16,7 +16,7 @@ from doap.errors import DoapError
 from doap.features import Features, detect_and_describe, match
 from doap.networks import DEFAULT_MODEL
 from doap.networks.descriptor import Descriptor, pack_bits
-from doap.networks.registry import find_card, list_models, load
+from doap.networks.registry import find_card, list_models, load, split_length
 
 Conf = dict[str, Any]
 """A configuration of hloc."""
@@ -37,7 +37,7 @@ def make_conf(model: str, max_keypoints: int = MAX_KEYPOINTS, resize_max: int = 
     """Return a configuration for `hloc.extract_features.main`.
 
     Args:
-        model: Name of a model, or path of weights.
+        model: Name of a model, or path of weights; NAME@64 for a prefix.
         max_keypoints: Number of strongest keypoints per image.
         resize_max: Longest side at which hloc gives images to the extractor; larger ones are reduced.
 
@@ -48,7 +48,8 @@ def make_conf(model: str, max_keypoints: int = MAX_KEYPOINTS, resize_max: int = 
         >>> make_conf("doap-256b")["output"]
         'feats-doap-256b-n4096-r1600'
     """
-    card = find_card(model) if model.endswith(".safetensors") else None
+    weights, _ = split_length(model)
+    card = find_card(model) if weights.endswith(".safetensors") else None
     name = card.name if card else Path(model).stem
     return {
         "output": f"feats-{name}-n{max_keypoints}-r{resize_max}",

@@ -14,7 +14,7 @@ from doap.networks.baselines import list_baselines
 from doap.networks.card import Card
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import fold_normalisation
-from doap.networks.registry import find_card, load
+from doap.networks.registry import find_card, load, split_length
 from doap.version import __version__
 
 SUFFIXES: dict[ExportFormat, str] = {"onnx": ".onnx", "torch-export": ".pt2", "torchscript": ".pt"}
@@ -64,7 +64,7 @@ def export_model(
     if extent is not None:
         check_extent(extent)
     _check_target(output, chosen, force)
-    if str(model) in list_baselines():
+    if split_length(str(model))[0] in list_baselines():
         raise DoapError(f"{model}: a handcrafted baseline has no network to export")
     descriptor, card = load(model, fast=False), find_card(str(model))
     extent = descriptor.extent_for(DETECTOR) if extent is None else float(extent)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from doap.evaluation.harness.table import Row, Table
 from doap.networks.card import Card, TrainingSet, read_card
 from doap.networks.descriptor import Descriptor
-from doap.networks.registry import find_weights, load
+from doap.networks.registry import find_card, find_weights, load
 
 MAX_FIGURES = 2  # per model in the table
 
@@ -35,13 +35,15 @@ def models_table(names: Sequence[str]) -> Table:
 
 def card_facts(name: str) -> dict[str, list[str]]:
     """Return all facts about a model with a card: one or more lines of text per heading."""
-    card, model = read_card(find_weights(name)), load(name, fast=False)
+    card, model = find_card(name), load(name, fast=False)
+    assert card is not None
     architecture, origin = card.architecture, card.origin
     size = f"{architecture.dimensions} {'bits' if card.kind == 'binary' else 'dimensions'}"
     transformer = ", with a Spatial Transformer" if architecture.transformer else ""
     network = f"{architecture.network} of width {architecture.width}{transformer}"
     facts = {
         "kind": [f"{card.kind}, {size}, {model.bytes} bytes per descriptor"],
+        "prefixes": [", ".join(map(str, card.prefixes))],
         "network": [
             f"{network}; {count_parameters(model):,} parameters; input {card.input_size}x{card.input_size} pixels"
         ],

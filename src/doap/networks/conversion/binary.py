@@ -49,7 +49,8 @@ def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
     dimensions = model.network.dimensions
     if dimensions % 8:
         raise DoapError(f"{source}: {dimensions} dimensions give no whole bytes; give a model with a multiple of 8")
-    origin = add_conversion(card.origin, f"binarised by the sign of the activations, from {card.name}, SHA-256 {card.sha256}")
+    step = f"binarised by the sign of the activations, from {card.name}, SHA-256 {card.sha256}"
+    origin = add_conversion(card.origin, step)
     prefixes = [prefix for prefix in model.prefixes if prefix % 8 == 0]
     binary = Descriptor(model.network, "binary", model.extent, name or output.stem, model.extents, prefixes)
     save(binary, output, card.architecture, origin)
