@@ -3,7 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from doap.datasets.sets.photo_sources import PhotoSource, PhotoSources, read_photo_sources, select_licences
+from doap.datasets.sets.photo_sources import (
+    PhotoSource,
+    PhotoSources,
+    find_sources,
+    read_photo_sources,
+    select_licences,
+)
 from doap.errors import DoapError
 from support.sets.small_frame_set import small_frame_set
 
@@ -32,6 +38,15 @@ def test_the_groups_of_chosen_photos_remain_whole() -> None:
     assert all((kept.groups == group).sum() == size for group, size in sizes.items())
     first = kept.photo_names.index("set/many/03.png")
     assert (kept.read_photo(first) == data.read_photo(data.photo_names.index("set/many/03.png"))).all()
+
+
+def test_a_set_of_one_folder_of_archives_is_found_as_well() -> None:
+    table = {"a/1.png": PhotoSource("x", FREE), "a/b/1.png": PhotoSource("y", UNSTATED)}
+    assert find_sources(table, ["a/1.png", "photos/a/b/1.png", "a/b/1.png", "photos/a/1.png"]) == [
+        ("x", FREE), ("y", UNSTATED), ("y", UNSTATED), ("x", FREE),
+    ]  # fmt: skip
+    with pytest.raises(DoapError, match=r"more/photos/a/1\.png: the first of 1"):
+        find_sources(table, ["a/1.png", "more/photos/a/1.png"])
 
 
 def test_nothing_chosen_and_unknown_photos_are_errors() -> None:

@@ -45,13 +45,16 @@ def read_photo_sources(table: Path) -> PhotoSources:
 def find_sources(photo_sources: PhotoSources, photos: Sequence[str]) -> list[PhotoSource]:
     """Return the source and licence of each photo of a set.
 
+    A set of one folder of archives names its photos folder/archive/file, a set of several archives archive/file.
+
     Raises:
         DoapError: If those of a photo are unknown.
     """
-    missing = [photo for photo in photos if photo not in photo_sources]
+    found = [photo_sources.get(photo) or photo_sources.get(photo.partition("/")[2]) for photo in photos]
+    missing = [photo for photo, source in zip(photos, found, strict=True) if source is None]
     if missing:
         raise DoapError(f"{missing[0]}: the first of {len(missing)} photos of the set that are not in the CSV file")
-    return [photo_sources[photo] for photo in photos]
+    return [source for source in found if source is not None]
 
 
 def is_chosen(licence: str, patterns: Sequence[str]) -> bool:
