@@ -5,13 +5,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from doap.networks.inference.layers import InferenceConv, InferenceLinear
+from doap.networks.inference.layers import InferenceConv, InferenceLinear, cast
 
 CONVOLUTIONS = {
     "3x3": nn.Conv2d(4, 6, 3, padding=1),
     "stride 2": nn.Conv2d(4, 6, 3, stride=2, padding=1),
     "one channel": nn.Conv2d(1, 6, 3, padding=1),
     "one channel, 7x7, stride 2": nn.Conv2d(1, 6, 7, stride=2, padding=3),
+    "one channel, several outputs of a window": nn.Conv2d(1, 8, 7, stride=2, padding=3),
+    "one channel, many outputs": nn.Conv2d(1, 40, (3, 5), padding=(1, 2)),
     "whole map": nn.Conv2d(4, 6, 12, bias=False),
     "no padding": nn.Conv2d(4, 6, 5),
 }
@@ -24,11 +26,29 @@ def test_convolutions_are_those_of_torch(name: str, relu: bool, on_arm: bool, mo
     monkeypatch.setattr("doap.networks.inference.layers.is_arm", lambda: on_arm)
     convolution = deepcopy(CONVOLUTIONS[name]).double()
     layer = InferenceConv(convolution, relu, torch.float64)
-    maps = torch.randn(5, convolution.in_channels, 12, 12, dtype=torch.float64)
-    expected = convolution(maps)
-    expected = F.relu(expected) if relu else expected
-    for layout in (torch.contiguous_format, torch.channels_last):
-        torch.testing.assert_close(layer(maps.contiguous(memory_format=layout)), expected)
+    for width in (12, 16, 17) if "whole" not in name else (12,):  # divisible by the outputs of a window, or not
+        maps = torch.randn(5, convolution.in_channels, 12, width, dtype=torch.float64)
+        expected = convolution(maps)
+        expected = F.relu(expected) if relu else expected
+        for layout in (torch.contiguous_format, torch.channels_last):
+            torch.testing.assert_close(layer(maps.contiguous(memory_format=layout)), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 64])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_casts_are_those_of_torch(layout: torch.memory_format, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doap.networks.inference.layers.is_arm", lambda: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    random = torch.Generator().manual_seed(0)
+    values = torch.exp2(torch.empty(6, 5, 32, 32).uniform_(-30, 20, generator=random))  # of 0 to infinity
+    values *= torch.where(torch.rand(values.shape, generator=random) < 0.5, 1.0, -1.0)
+    values[0, 0, 0, :4] = torch.tensor([0.0, -0.0, float("inf"), float("nan")])
+    values = values.contiguous(memory_format=layout)
+    found, expected = cast(values, torch.float16), values.to(torch.float16)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    assert found.isinf().sum() > 100
+    assert found.stride() == expected.stride()
+    assert cast(values, torch.float32) is values
 
 
 def test_maps_are_cast_to_the_dtype_of_the_weights() -> None:

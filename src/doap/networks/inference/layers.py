@@ -3,11 +3,15 @@
 Each casts its input to the dtype of its weights, so that layers of different dtypes follow each other.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from doap.networks.inference.precision import is_arm
+
+PRODUCT_COLUMNS = 32  # of a matrix product that fills the vector units of an ARM CPU
+CAST_RATIO = 10  # by which NumPy casts to float16 faster on an ARM CPU than one thread of torch, without vectors
 
 
 class InferenceConv(nn.Module):
@@ -15,7 +19,8 @@ class InferenceConv(nn.Module):
 
     - A convolution that covers the whole map is a matrix product.
     - One of a single input channel is a matrix product with the pixels of each window on ARM CPUs, where torch's kernel
-      for it is slow.
+      for it is slow. With few output channels, a window covers several neighbouring outputs: fewer pixels are copied,
+      and the product is faster in spite of the zeros among its weights.
     - On NVIDIA GPUs the bias and ReLU are part of cuDNN's kernel.
 
     Args:
@@ -37,10 +42,15 @@ class InferenceConv(nn.Module):
         self.padding = tuple(map(int, convolution.padding))
         self.relu = relu
         self.from_windows = convolution.in_channels == 1 and is_arm()
+        self.columns = max(1, PRODUCT_COLUMNS // convolution.out_channels)
+        self.wide_weight: nn.Parameter | None = None
+        if self.from_windows and self.columns > 1:
+            wide = _widen(self.weight, self.columns, self.stride[1])
+            self.wide_weight = nn.Parameter(wide, requires_grad=False)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Compute (N, K, H', W') maps of (N, C, H, W) maps."""
-        maps = maps.to(self.weight.dtype)
+        maps = cast(maps, self.weight.dtype)
         if tuple(maps.shape[2:]) == self.kernel_size and not any(self.padding):
             values = F.linear(_rows(maps), _rows(self.weight), self.bias)[:, :, None, None]
         elif self.from_windows and maps.device.type == "cpu":
@@ -55,11 +65,17 @@ class InferenceConv(nn.Module):
         return F.relu(values, inplace=True) if self.relu else values
 
     def _from_windows(self, maps: Tensor) -> Tensor:
-        """Multiply the pixels of each window, (N, H', W', k · k), with the weights."""
+        """Multiply the pixels of each window, (N, H', W' / columns, pixels), with the weights."""
         (rows, columns), (row_step, column_step), (top, left) = self.kernel_size, self.stride, self.padding
         padded = F.pad(maps[:, 0], (left, left, top, top))
-        windows = padded.unfold(1, rows, row_step).unfold(2, columns, column_step).flatten(3)
-        return F.linear(windows, _rows(self.weight), self.bias).permute(0, 3, 1, 2)
+        outputs = (padded.shape[2] - columns) // column_step + 1
+        weight, count = _rows(self.weight), 1
+        if self.wide_weight is not None and outputs % self.columns == 0:
+            weight, count = self.wide_weight, self.columns
+        width = columns + (count - 1) * column_step
+        windows = padded.unfold(1, rows, row_step).unfold(2, width, count * column_step).flatten(3)
+        values = F.linear(windows, weight, self.bias.repeat(count))
+        return values.view(len(maps), -1, outputs, len(self.bias)).permute(0, 3, 1, 2)
 
 
 class InferenceLinear(nn.Module):
@@ -79,7 +95,25 @@ class InferenceLinear(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Compute (N, K) values of (N, C) values."""
-        return F.linear(values.to(self.weight.dtype), self.weight, self.bias)
+        return F.linear(cast(values, self.weight.dtype), self.weight, self.bias)
+
+
+def cast(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return values in a dtype, rounded to nearest even; in the same memory order."""
+    is_slow = (values.dtype, dtype, values.device.type) == (torch.float32, torch.float16, "cpu") and is_arm()
+    if not is_slow or torch.get_num_threads() >= CAST_RATIO or torch.compiler.is_compiling():
+        return values.to(dtype)
+    with np.errstate(over="ignore"):  # too large values become infinite, as in torch
+        return torch.from_numpy(values.detach().numpy().astype(np.float16, order="K"))
+
+
+def _widen(weight: Tensor, columns: int, step: int) -> Tensor:
+    """Return the weights of several neighbouring outputs: (columns · K, rows · width) of (K, 1, rows, kernel width)."""
+    channels, _, rows, width = weight.shape
+    wide = weight.new_zeros(columns, channels, rows, width + (columns - 1) * step)
+    for column in range(columns):
+        wide[column, :, :, column * step : column * step + width] = weight[:, 0]
+    return wide.flatten(2).flatten(0, 1)
 
 
 def _rows(maps: Tensor) -> Tensor:
