@@ -2,12 +2,19 @@
 
 import os
 
+MAX_LINE = 2000  # characters; some paths have half as many
+
 
 class DoapError(Exception):
     """An error in the user's input: one line that says what is wrong, where, and what to do.
 
-    The command line prints the line without a stack trace. Any other exception is a bug in doap.
+    The command line prints the line without a stack trace. Any other exception is a bug in doap. The middle of a line
+    that quotes very long content of a file is left out.
     """
+
+    def __str__(self) -> str:
+        line = super().__str__()
+        return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} … {line[-MAX_LINE // 4 :]}"
 
 
 def check_number(name: str, value: object) -> None:

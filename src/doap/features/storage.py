@@ -4,8 +4,6 @@ A record is a dictionary of arrays, numbers and strings. In an archive (.npz) ev
 are datasets of a group, numbers and strings its attributes. The HDF5 file of a folder has one group per image.
 """
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,8 @@ from numpy.typing import NDArray
 
 from doap.errors import DoapError
 from doap.files import atomic_file
+from doap.parsing.array_files import MAX_BYTES, read_archive
+from doap.parsing.hdf5_files import check_dataset
 
 if TYPE_CHECKING:
     import h5py
@@ -63,13 +63,13 @@ def load_record(path: Path, image: str | None = None) -> Record:
         raise DoapError(f"{path}: no such file")
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return _checked({name: _scalar(archive[name]) for name in archive.files}, str(path))
+            arrays = read_archive(path)
+            return _checked({name: _scalar(value) for name, value in arrays.items()}, str(path))
         import h5py
 
         with h5py.File(path, "r") as file:
             return read_group(_find_group(file, path, image), f"{path}: {image}" if image else str(path))
-    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, MemoryError) as error:  # by h5py
         raise DoapError(f"{path}: damaged or not a file of features or matches; make it again") from error
 
 
@@ -88,9 +88,15 @@ def read_group(group: "h5py.Group", where: str) -> Record:
     Raises:
         DoapError: If it is of a newer version; `where` names it.
     """
-    arrays: Record = {name: item[()] for name, item in group.items() if not hasattr(item, "items")}
+    arrays: Record = {name: _read_array(name, item) for name, item in group.items() if not hasattr(item, "items")}
     attributes: Record = {name: _scalar(np.asarray(value)) for name, value in group.attrs.items()}
     return _checked(arrays | attributes, where)
+
+
+def _read_array(name: str, item: "h5py.Dataset") -> NDArray[Any]:
+    check_dataset(name, item, MAX_BYTES)
+    array: NDArray[Any] = item[()]
+    return array
 
 
 def check_suffix(path: Path) -> None:

@@ -9,17 +9,15 @@ import json
 import os
 import re
 import shutil
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
-
-import numpy as np
 
 from doap.errors import DoapError
 from doap.files import make_folder, write_text
 from doap.folders.hdf5 import SUFFIXES, create_file, read_stamps, unwritable, write_sorted
 from doap.folders.settings import Identity, check_identity
+from doap.parsing.array_files import read_archive
 from doap.parsing.json_files import read_json
 
 SETTINGS_FILE = "collection.json"
@@ -121,9 +119,8 @@ class FeatureFolder:
     def stamp(self, name: str) -> str | None:
         """Read the stamp of an archive."""
         try:
-            with np.load(self.path(name), allow_pickle=False) as archive:
-                return str(archive["stamp"])
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return str(read_archive(self.path(name), names=("stamp",))["stamp"])
+        except (OSError, ValueError, KeyError):
             return None
 
     def save(self, name: str, record: Record) -> None:

@@ -8,7 +8,6 @@ packed into the file at the end.
 import functools
 import json
 import shutil
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from doap.files import atomic_file, write_text
 from doap.folders.hdf5 import SUFFIXES, create_file, find_groups, open_file, read_stamps, unwritable, write_sorted
 from doap.folders.pairs import Pair, in_blocks
 from doap.folders.settings import Identity, check_identity
+from doap.parsing.array_files import read_archive
 
 if TYPE_CHECKING:
     from doap.features import Matches
@@ -94,7 +94,7 @@ class MatchStore:
             old, self.stored = _read_stamps(self.target)
             check_identity(self.target, old, identity, "matches")
         settings, content = self.folder / "settings.json", json.dumps(identity, sort_keys=True)
-        if force or not settings.exists() or settings.read_text(encoding="utf-8") != content:
+        if force or not settings.exists() or settings.read_bytes() != content.encode():
             shutil.rmtree(self.folder, ignore_errors=True)
             write_text(settings, content)
         for path in sorted(self.folder.glob("[0-9]*.npz")):
@@ -138,11 +138,12 @@ class MatchStore:
         """Register a part; a damaged one is ignored, its pairs are matched again."""
         self.next_part = int(path.stem) + 1
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                pairs, stamps = archive["pairs"].tolist(), archive["stamps"].tolist()
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            arrays = read_archive(path, names=("pairs", "stamps"))
+            pairs, stamps = arrays["pairs"].tolist(), arrays["stamps"].tolist()
+            rows = [(str(first), str(second), str(stamp)) for (first, second), stamp in zip(pairs, stamps, strict=True)]
+        except (OSError, ValueError, KeyError, TypeError):
             return
-        for number, ((first, second), stamp) in enumerate(zip(pairs, stamps, strict=True)):
+        for number, (first, second, stamp) in enumerate(rows):
             self.parts[first, second] = path, number, stamp
 
 
@@ -159,12 +160,13 @@ def pair_of(group: str) -> Pair:
 
 def _read_part(path: Path) -> list[Record]:
     records: dict[int, Record] = {}
-    with np.load(path, allow_pickle=False) as archive:
-        for entry in archive.files:
+    try:
+        for entry, value in read_archive(path).items():
             number, _, name = entry.partition("/")
             if name:
-                value = archive[entry]
                 records.setdefault(int(number), {})[name] = value if value.ndim else value.item()
+    except ValueError as error:
+        raise DoapError(f"{path}: damaged; remove it and run the command again, its pairs are then matched") from error
     return [records[number] for number in sorted(records)]
 
 

@@ -7,6 +7,7 @@ formats, and allocates what a header claims.
 import io
 import math
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -14,6 +15,8 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+
+MAX_BYTES = 1 << 34  # of the arrays of an archive; those of our own are smaller
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,15 @@ def map_array(file: Path) -> NDArray[Any]:
     return np.memmap(file, header.dtype, "r", header.offset, header.shape, header.order)
 
 
-def read_archive(file: Path, max_bytes: int) -> dict[str, NDArray[Any]]:
+def read_archive(
+    file: Path, max_bytes: int = MAX_BYTES, names: Collection[str] | None = None
+) -> dict[str, NDArray[Any]]:
     """Read the arrays of a .npz file by name.
 
     Args:
         file: The file.
         max_bytes: Limit of the size of all arrays, since a small compressed file can claim gigabytes.
+        names: Arrays to read, those of them that there are; None for all.
 
     Raises:
         OSError: If the file cannot be read.
@@ -99,7 +105,8 @@ def read_archive(file: Path, max_bytes: int) -> dict[str, NDArray[Any]]:
             members = archive.infolist()
             if sum(member.file_size for member in members) > max_bytes:
                 raise ValueError(f"unpacks to more than {max_bytes:,} bytes")
-            return {member.filename.removesuffix(".npy"): parse_array(archive.read(member)) for member in members}
+            named = {member.filename.removesuffix(".npy"): member for member in members}
+            return {name: parse_array(archive.read(named[name])) for name in named if names is None or name in names}
     except (OSError, ValueError):
         raise
     except Exception as error:  # damaged archives cause all kinds of exceptions in zipfile and its decompressors

@@ -12,13 +12,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import h5py
+from doap.parsing.hdf5_files import check_dataset
 
 HEADER_BYTES = 128
 MATRIX, COMPRESSED = 14, 15  # types of elements
@@ -27,7 +26,6 @@ NUMERIC_CLASSES = range(6, 16)  # double, single, int8 … uint64
 COMPLEX_FLAG = 0x0800
 MAX_NAME_BYTES = 4096
 BLOCK_BYTES = 1 << 16  # given to the decompressor at a time
-MAX_RATIO = 1032  # of deflate, the compression of both formats
 
 
 def read_arrays(file: Path, max_bytes: int) -> dict[str, NDArray[Any]]:
@@ -76,23 +74,10 @@ def _read_hdf5(file: Path, max_bytes: int, with_values: bool) -> Iterator[_Varia
                 continue
             item = store[name]
             if isinstance(item, h5py.Dataset) and item.dtype.kind in "biuf":
-                total += _check_dataset(name, item, max_bytes)
+                total += check_dataset(name, item, max_bytes)
                 _check_total(total, max_bytes)
                 shape = tuple(reversed(item.shape))
                 yield name, shape, item[()].T if with_values else np.zeros(0)
-
-
-def _check_dataset(name: str, item: "h5py.Dataset", max_bytes: int) -> int:
-    """Return the number of bytes of a dataset, checked against what the file holds of it."""
-    claimed: int = math.prod(item.shape) * item.dtype.itemsize
-    if item.is_virtual or item.external:
-        raise ValueError(f"{name} is stored in other files")
-    stored = item.id.get_storage_size()
-    if claimed > MAX_RATIO * stored:
-        raise ValueError(f"{name} claims {claimed:,} bytes, but {stored:,} are stored")
-    if item.chunks and math.prod(item.chunks) * item.dtype.itemsize > max_bytes:
-        raise ValueError(f"{name} is stored in blocks of more than {max_bytes:,} bytes")
-    return claimed
 
 
 def _read_elements(file: Path, header: bytes, max_bytes: int, with_values: bool) -> Iterator[_Variable]:

@@ -283,5 +283,5 @@ def read_run(run: Path) -> RunInfo:
             teacher=info.get("teacher"),
             initial_weights=info.get("initial_weights"),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise DoapError(f"{run}: not a run folder, or its run.json is damaged; choose another folder") from error

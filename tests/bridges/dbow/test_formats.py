@@ -16,6 +16,7 @@ Bits = NDArray[np.uint8]
 Node = tuple[int, bytes, float]
 """Parent, descriptor and weight of a node."""
 
+HUGE_NODE = b'- { nodeId:99999999999999999999, parentId:0, weight:1.0, descriptor:"1 2 " }\n'
 FORMS = ("voc.txt", "voc.dbow3", "voc.yml", "voc.yml.gz")
 
 
@@ -189,6 +190,7 @@ def test_dbow3_takes_any_length(tmp_path: Path) -> None:
         ("voc.dbow3", struct.pack("<Q?I4i", 88877711233, True, 3, 10, 6, 0, 0), "compressed; save it from DBoW3"),
         ("voc.dbow3", struct.pack("<Q?I4i", 88877711233, False, 3, 10, 6, 0, 0), "cannot be read"),
         ("voc.yml", b"%YAML:1.0\n---\nvocabulary:\n   k: 10\n", "no k, L"),
+        ("voc.yml", b"\n k: 1\n L: 1\n scoringType: 0\n weightingType: 0\n" + HUGE_NODE, "cannot be read as a"),
         ("voc.yml.gz", b"no gzip", "cannot be read"),
         ("voc.yml.gz", gzip.compress(b"k: 10", mtime=0)[:10] + b"\xff" * 20, "cannot be read"),
         ("voc.bin", b"", "vocabularies are written as"),

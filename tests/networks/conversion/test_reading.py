@@ -45,10 +45,17 @@ def write_truncated_old(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5000])
 
 
+def write_short_numbers(path: Path) -> None:
+    """Write a checkpoint of the old format that ends within the length of a storage."""
+    torch.save({"w": torch.ones(3)}, path, _use_new_zipfile_serialization=False)
+    path.write_bytes(path.read_bytes()[:-17])
+
+
 HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "module": ("x.pth", lambda path: torch.save(hardnet(), path), "not a checkpoint of tensors only"),
     "truncated": ("x.pth", write_truncated, "not a readable checkpoint; is it truncated"),
     "truncated, old": ("x.pth", write_truncated_old, "x.pth: not a"),
+    "ends in a number": ("x.pth", write_short_numbers, "not a readable checkpoint"),
     "empty": ("x.pth", lambda path: path.write_bytes(b""), "not a readable checkpoint"),
     "text": ("x.pth", lambda path: path.write_text("<html>404</html>"), "x.pth: not a"),
     "bomb": ("x.pth", write_bomb, "MB of content"),

@@ -53,7 +53,7 @@ def read_statistics(folder: Path) -> ModelStatistics:
     parse = _parse_binary if suffix == ".bin" else _parse_text
     try:
         images, points = parse(*(path.read_bytes() for path in files))
-    except (struct.error, ValueError, IndexError) as error:
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise DoapError(f"{folder}: the files of this model are damaged; reconstruct again") from error
     observations = sum(length for length, _ in points)
     errors = [error for _, error in points if error >= 0]  # -1 means not computed

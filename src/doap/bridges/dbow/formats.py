@@ -92,7 +92,7 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
         raise DoapError(f"{path}: cannot be read ({error})") from error
     try:
         return READERS[form](content)
-    except (DoapError, ValueError, IndexError) as error:
+    except (DoapError, ValueError, IndexError, OverflowError) as error:
         raise DoapError(f"{path}: cannot be read as a vocabulary ({error})") from error
 
 

@@ -7,6 +7,7 @@ continues with them.
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from doap.datasets.sets.frame_set import encode
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.images.reading import is_compact, read_grey, shrink
+from doap.images.reconstruction.cached_arrays import read_cached
 from doap.images.reconstruction.photo_features import PhotoFeatures, PhotoRecord
 from doap.images.reconstruction.scene_frames import (
     SceneFrames,
@@ -146,10 +148,9 @@ def find_frames(task: SceneTask) -> None:
 
 def load_frames(file: Path) -> SceneFrames | None:
     """Read the frames that `find_frames` wrote."""
-    with np.load(file, allow_pickle=False) as content:
-        if not content.files:
-            return None
-        arrays = {name: content[name] for name in content.files}
+    arrays: dict[str, Any] = dict(read_cached(file))
+    if not arrays:
+        return None
     return SceneFrames(**{**arrays, "source": str(arrays["source"]), "note": str(arrays["note"])})
 
 

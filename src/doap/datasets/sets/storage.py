@@ -153,7 +153,10 @@ def verify_blocks(files: Sequence[Path], checksums: NDArray[np.uint32], max_bloc
         checksums: CRC-32 of all their blocks, in order.
         max_blocks: Number of evenly spaced blocks to check; None checks all.
     """
-    blocks = list(_blocks(files))
+    try:
+        blocks = list(_blocks(files))
+    except OSError as error:
+        raise DoapError(f"{error.filename}: cannot be read ({error.strerror})") from error
     if len(blocks) != len(checksums):
         raise DoapError(f"{files[0].parent / 'checksums.npy'}: {len(checksums)} checksums for {len(blocks)} blocks")
     count = len(blocks) if max_blocks is None else min(max_blocks, len(blocks))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from doap.files import atomic_file
 from doap.images.frames import MAX_DETECTION_PIXELS, detect_dog, frames_from_keypoints
+from doap.images.reconstruction.cached_arrays import read_cached
 from doap.images.reconstruction.static import edge_map, thumbnail
 from doap.networks.baselines.sift import describe_sift, rootsift
 from doap.types import Frames, Grey
@@ -75,11 +76,11 @@ class PhotoRecord:
     @classmethod
     def load(cls, file: Path) -> Self:
         """Read a record."""
-        with np.load(file, allow_pickle=False) as content:
-            height, width = content["size"].tolist()
-            return cls(
-                content["frames"], content["sift"], (height, width), content["thumbnail"], float(content["contrast"])
-            )
+        content = read_cached(file)
+        height, width = content["size"].tolist()
+        return cls(
+            content["frames"], content["sift"], (height, width), content["thumbnail"], float(content["contrast"])
+        )
 
 
 def _detect_and_describe(image: Grey, limit: int) -> tuple[Frames, NDArray[np.uint8]]:

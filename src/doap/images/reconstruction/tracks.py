@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from doap.files import atomic_file
 from doap.geometry.robust import verify
+from doap.images.reconstruction.cached_arrays import read_cached
 from doap.images.reconstruction.photo_features import PhotoFeatures
 from doap.matching.nearest import distinctive_matches
 
@@ -99,8 +100,8 @@ def save_pairs(file: Path, pairs: Sequence[PhotoPair]) -> None:
 
 def load_pairs(file: Path) -> list[PhotoPair]:
     """Read verified pairs."""
-    with np.load(file, allow_pickle=False) as content:
-        table, matches = content["table"], content["matches"]
+    content = read_cached(file)
+    table, matches = content["table"], content["matches"]
     ends = np.cumsum(table[:, 3])
     return [
         PhotoPair(int(first), int(second), matches[end - count : end], bool(is_planar))

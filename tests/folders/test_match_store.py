@@ -1,0 +1,55 @@
+"""Parts of matches that were damaged between two runs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from doap.errors import DoapError
+from doap.folders.match_store import MatchStore
+
+PAIRS = [("a.png", "b.png"), ("a.png", "c.png")]
+
+
+def store_with_part(output: Path) -> MatchStore:
+    """Return a store in which an earlier run has left a part."""
+    store = MatchStore(output)
+    store.open({"ratio": 1}, force=False)
+    store.save(PAIRS, [{"indices": np.arange(200).reshape(100, 2), "stamp": name} for _, name in PAIRS])
+    return store
+
+
+def test_a_part_is_continued(tmp_path: Path) -> None:
+    store_with_part(tmp_path / "m.h5")
+    store = MatchStore(tmp_path / "m.h5")
+    store.open({"ratio": 1}, force=False)
+    assert [store.stamp(pair) for pair in PAIRS] == ["b.png", "c.png"]
+    store.finish()
+    assert (tmp_path / "m.h5").exists()
+
+
+def test_damage_within_a_part_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    store = store_with_part(tmp_path / "m.h5")
+    (part,) = store.folder.glob("0*.npz")
+    content = bytearray(part.read_bytes())
+    content[content.index(np.arange(200).tobytes()) + 5] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(DoapError, match=r"00000000\.npz: damaged; remove it and run the command again"):
+        store.finish()
+    assert not (tmp_path / "m.h5").exists()
+    part.unlink()
+    again = MatchStore(tmp_path / "m.h5")
+    again.open({"ratio": 1}, force=False)
+    assert again.stamp(PAIRS[0]) is None
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"PK\x03\x04", b""])
+def test_a_part_or_settings_that_cannot_be_read_are_ignored(tmp_path: Path, content: bytes) -> None:
+    store = store_with_part(tmp_path / "m.h5")
+    (part,) = store.folder.glob("0*.npz")
+    part.write_bytes(content)
+    again = MatchStore(tmp_path / "m.h5")
+    again.open({"ratio": 1}, force=False)
+    assert again.stamp(PAIRS[0]) is None
+    (store.folder / "settings.json").write_bytes(b"\xff\xfe")
+    MatchStore(tmp_path / "m.h5").open({"ratio": 1}, force=False)
