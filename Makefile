@@ -2,6 +2,7 @@
 # make test       set up, then lint, types and tests
 # make test-slow  the slow tests: killed and parallel trainings, whole studies, the demo, the wheel
 # make lint       ruff and mypy
+# make campaign   attack doap for ten minutes: damaged files, kills, full disks; out/campaign/index.html
 # make clean      remove the environment, outputs and caches
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ READY := $(VENV)/ready
 # One worker per core, each with one thread: faster than one process with all cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo test test-slow lint clean help
+.PHONY: demo test test-slow campaign lint clean help
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -36,6 +37,9 @@ test: lint
 
 test-slow: $(READY)
 	$(PYTEST) -m slow
+
+campaign: $(READY)
+	PYTHONPATH=tools:tests OMP_NUM_THREADS=1 $(BIN)/python -m campaign
 
 clean:
 	rm -rf $(VENV) out dist .mypy_cache .pytest_cache .ruff_cache
