@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from doap.evaluation.harness.methods import open_methods
     from doap.evaluation.harness.result import Result, read_result
     from doap.evaluation.registry import BENCHMARKS
-    from doap.features import Features, Matches, describe_keypoints, detect_and_describe, match
+    from doap.features import Features, Matches, WideMatches, describe_keypoints, detect_and_describe, match, match_wide
     from doap.folders import describe_folder, match_pairs, retrieve_pairs
     from doap.geometry.robust import verify
     from doap.images.detectors import DETECTORS
@@ -49,8 +49,10 @@ _MODULES = {
     "detect_and_describe": "doap.features",
     "describe_keypoints": "doap.features",
     "match": "doap.features",
+    "match_wide": "doap.features",
     "Features": "doap.features",
     "Matches": "doap.features",
+    "WideMatches": "doap.features",
     "nearest": "doap.matching.nearest",
     "mutual_nearest": "doap.matching.nearest",
     "verify": "doap.geometry.robust",
@@ -85,6 +87,7 @@ __all__ = [
     "PatchSet",
     "Recipe",
     "Result",
+    "WideMatches",
     "__version__",
     "describe_folder",
     "describe_keypoints",
@@ -96,6 +99,7 @@ __all__ = [
     "load",
     "match",
     "match_pairs",
+    "match_wide",
     "mutual_nearest",
     "nearest",
     "open_dataset",

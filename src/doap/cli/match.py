@@ -34,6 +34,9 @@ def match(
     retrieve: Annotated[
         int | None, typer.Option(metavar="K", min=1, help="Match each image with the K most similar ones.")
     ] = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Synthesise tilted views of two images, step by step, until they match.")
+    ] = False,
     model: ModelOption = DEFAULT_MODEL,
     dimensions: DimensionsOption = None,
     precision: PrecisionOption = "fast",
@@ -78,6 +81,8 @@ def match(
 
         if second is not None:
             raise DoapError("--pairs, --exhaustive and --retrieve take one argument, the features of a folder")
+        if wide:
+            raise DoapError("--wide takes two images, not --pairs, --exhaustive or --retrieve")
         match_many(first, output or Path("matches.h5"), (pairs, exhaustive, retrieve), settings, engine, workers, force)
         return
     if second is None:
@@ -87,7 +92,7 @@ def match(
     from doap.cli.match_two import Describing, match_two
 
     describing = Describing(with_length(model, dimensions), precision, frames, max_keypoints, max_size, device)
-    match_two((first, second), describing, settings, output, figure, json_file)
+    match_two((first, second), describing, settings, output, figure, json_file, wide)
 
 
 def parse_intrinsics(text: str | None) -> tuple[float, float, float, float] | None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from doap.choices import FrameShape, Precision
-from doap.cli.console import errors, say
+from doap.cli.console import errors, say, step_bar
 from doap.cli.model_options import load_model
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
-    from doap.features import Features, Matches
+    from doap.features import Features, Matches, WideMatches
     from doap.folders import MatchSettings
 
 ARCHIVE = ".npz"
@@ -37,8 +37,11 @@ def match_two(
     output: Path | None,
     figure: bool,
     json_file: Path | None,
+    wide: bool = False,
 ) -> None:
     """Match two images or their saved features; draw and write the matches, and print their number.
+
+    If `wide`, views of the images are synthesised until they match; see `doap.match_wide`.
 
     Raises:
         DoapError: If a file cannot be read or written, or a picture is asked for where an image is missing.
@@ -49,15 +52,23 @@ def match_two(
     has_images = all(path.suffix != ARCHIVE for path in paths)
     if not has_images and output is not None and figure:
         raise DoapError(f"{output}: a picture needs both images, not their features; use --json or --no-figure")
+    if wide and not has_images:
+        raise DoapError("--wide takes two images, not their features: it synthesises views of them")
     picture = output or Path("matches.png")
     is_drawn = figure and has_images
     if is_drawn:
         check_picture_format(picture)
     if json_file:
         check_output(json_file)
-    with errors.status("detecting, describing, matching"):
-        first, second = _features(paths, describing)
-        matches = settings.match(first, second)
+    steps = None
+    if wide:
+        found = _match_wide(paths, describing, settings)
+        first, second, matches = found.first, found.second, found.matches
+        steps = {"step": found.step, "tilts": found.tilts}
+    else:
+        with errors.status("detecting, describing, matching"):
+            first, second = _features(paths, describing)
+            matches = settings.match(first, second)
     geometry = settings.geometry or "none"
     verified = int(matches.inliers.sum())
     kind = "mutual" if settings.mutual else "nearest"
@@ -65,7 +76,8 @@ def match_two(
         details = ", ".join(filter(None, (first.model, settings.geometry)))
         matches.draw(paths[0], paths[1], first, second, picture, f"{matches.count_text(kind)} ({details})")
     if json_file:
-        write_text(json_file, json.dumps(_report(paths, geometry, first, second, matches), indent=1) + "\n")
+        report = _report(paths, geometry, first, second, matches) | (steps or {})
+        write_text(json_file, json.dumps(report, indent=1) + "\n")
     counts = f"{len(first)} and {len(second)} keypoints"
     if settings.geometry is None:
         say(f"{matches.count_text(kind)}, {counts}")
@@ -73,8 +85,50 @@ def match_two(
         say(f"no matches found: {len(matches)} {kind} ones of {counts} agree on no geometry")
     else:
         say(f"{verified} verified matches of {len(matches)} {kind} ones, {counts}")
+    if wide:
+        say(_step_text(found))
     if is_drawn:
         say(f"drawn in {picture}")
+
+
+def _match_wide(paths: tuple[Path, Path], describing: Describing, settings: "MatchSettings") -> "WideMatches":
+    """Match two images with synthesised views.
+
+    Raises:
+        DoapError: If an image has no keypoint, or no geometry is to be verified.
+    """
+    from doap.features import match_wide
+    from doap.networks.descriptor import device_of
+
+    if settings.geometry is None:
+        raise DoapError("--wide ends when a geometry is verified; choose a --geometry other than none")
+    model = load_model(describing.model, describing.device, describing.precision)
+    with step_bar() as progress:
+        found = match_wide(
+            *paths,
+            model,
+            frames=describing.frames,
+            max_keypoints=describing.max_keypoints,
+            max_size=describing.max_size,
+            mutual=settings.mutual,
+            ratio=settings.ratio,
+            max_distance=settings.max_distance,
+            geometry=settings.geometry,
+            threshold=settings.threshold,
+            cameras=settings.cameras,
+            device=device_of(model) or "cpu",
+            progress=progress,
+        )
+    for path, features in zip(paths, (found.first, found.second), strict=True):
+        _check_keypoints(path, features)
+    return found
+
+
+def _step_text(found: "WideMatches") -> str:
+    tilts = ", ".join(f"{tilt:.3g}" for tilt in found.tilts)
+    if found.step is None:
+        return f"no step succeeded; synthesised tilts: {tilts}"
+    return f"step {found.step} succeeded" + (f"; synthesised tilts: {tilts}" if tilts else ": plain matching")
 
 
 def _features(paths: tuple[Path, Path], describing: Describing) -> "list[Features]":
@@ -99,11 +153,15 @@ def _features(paths: tuple[Path, Path], describing: Describing) -> "list[Feature
             max_keypoints=describing.max_keypoints,
             max_size=describing.max_size,
         )
-        if not len(described):
-            height, width = described.size
-            raise DoapError(f"{path}: no keypoint found in {width}x{height} pixels; is it flat or tiny?")
+        _check_keypoints(path, described)
         features.append(described)
     return features
+
+
+def _check_keypoints(path: Path, features: "Features") -> None:
+    if not len(features):
+        height, width = features.size
+        raise DoapError(f"{path}: no keypoint found in {width}x{height} pixels; is it flat or tiny?")
 
 
 def _report(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from doap.choices import MatchGeometry
 from doap.errors import DoapError
@@ -51,14 +52,18 @@ class MatchSettings:
         if (self.geometry == "essential") != (self.intrinsics is not None):
             raise DoapError("the essential matrix, and no other geometry, needs the intrinsics fx, fy, cx, cy")
 
+    @property
+    def cameras(self) -> NDArray[np.float64] | None:
+        """The intrinsics as a (3, 3) matrix, None if there are none."""
+        if self.intrinsics is None:
+            return None
+        fx, fy, cx, cy = self.intrinsics
+        return np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
+
     def match(self, first: "Features", second: "Features", device: str = "cpu") -> "Matches":
         """Match the features of two images; neighbours are searched on a device."""
         from doap.features import match
 
-        cameras = None
-        if self.intrinsics is not None:
-            fx, fy, cx, cy = self.intrinsics
-            cameras = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
         return match(
             first,
             second,
@@ -67,7 +72,7 @@ class MatchSettings:
             max_distance=self.max_distance,
             geometry=self.geometry,
             threshold=self.threshold,
-            cameras=cameras,
+            cameras=self.cameras,
             device=device,
         )
 
