@@ -52,6 +52,12 @@ def test_every_form_of_a_grey_image_is_itself(image: Any) -> None:
     np.testing.assert_array_equal(np.asarray(read_image(image)), LUMA)
 
 
+def test_a_mirrored_row_can_be_a_tensor() -> None:
+    """NumPy calls it contiguous, whatever its strides."""
+    row = np.array(LUMA[:1])
+    np.testing.assert_array_equal(torch.from_numpy(np.require(read_image(row[::-1]), requirements="C")), row)
+
+
 def test_half_precision_loses_less_than_a_grey_level() -> None:
     grey = read_image(torch.from_numpy(LUMA).half() / 255)
     assert np.abs(np.asarray(grey).astype(int) - LUMA).max() <= 1

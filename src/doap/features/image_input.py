@@ -101,7 +101,10 @@ def _grey_array(array: NDArray[Any]) -> Grey:
         values = array
     else:
         raise DoapError(f"an image must be uint8, uint16, bool, or float in 0..1, not {array.dtype}")
-    return values if values.ndim == 2 else to_grey(Image.fromarray(np.ascontiguousarray(values)))
+    if values.ndim == 3:
+        return to_grey(Image.fromarray(np.ascontiguousarray(values)))
+    # A mirrored image of one row counts as contiguous, but torch takes no negative strides.
+    return values.copy() if min(values.strides) < 0 else values
 
 
 def _grey_tensor(image: Tensor) -> Tensor:
