@@ -11,5 +11,9 @@ def test_the_middle_of_very_long_content_is_left_out() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+def test_line_breaks_are_escaped() -> None:
+    assert str(DoapError("a\nb.csv: no such file")) == r"a\x0ab.csv: no such file"
+
+
 def test_other_lines_are_unchanged() -> None:
     assert str(DoapError("x" * MAX_LINE)) == "x" * MAX_LINE

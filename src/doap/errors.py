@@ -8,12 +8,12 @@ MAX_LINE = 2000  # characters; some paths have half as many
 class DoapError(Exception):
     """An error in the user's input: one line that says what is wrong, where, and what to do.
 
-    The command line prints the line without a stack trace. Any other exception is a bug in doap. The middle of a line
-    that quotes very long content of a file is left out.
+    The command line prints the line without a stack trace. Any other exception is a bug in doap. Line breaks are
+    escaped, and the middle of a line that quotes very long content of a file is left out.
     """
 
     def __str__(self) -> str:
-        line = super().__str__()
+        line = super().__str__().replace("\n", r"\x0a")
         return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} … {line[-MAX_LINE // 4 :]}"
 
 

@@ -114,6 +114,15 @@ def database_errors(path: Path) -> Iterator[None]:
         raise DoapError(f"{path}: {MESSAGES.get(code, OTHER_MESSAGE).format(error=error)}") from error
 
 
+@contextmanager
+def _damage_errors() -> Iterator[None]:
+    """Turn errors of values that are not what their columns promise into those of SQLite."""
+    try:
+        yield
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        raise sqlite3.DatabaseError(f"damaged: {error}") from error
+
+
 class Database:
     """A database of COLMAP that is open."""
 
@@ -147,10 +156,11 @@ class Database:
         rows = self.connection.execute(
             "SELECT camera_id, model, width, height, params, prior_focal_length FROM cameras"
         )
-        return {
-            number: Camera(model, width, height, tuple(np.frombuffer(params or b"").tolist()), bool(prior))
-            for number, model, width, height, params, prior in rows
-        }
+        with _damage_errors():
+            return {
+                number: Camera(model, width, height, tuple(np.frombuffer(params or b"").tolist()), bool(prior))
+                for number, model, width, height, params, prior in rows
+            }
 
     def add_camera(self, camera: Camera) -> int:
         """Add a camera and return its number."""
@@ -239,6 +249,10 @@ class Database:
 
     def verified_points(self, pair: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the positions of the verified matches of a pair in its two images, (P, 2) each."""
+        with _damage_errors():
+            return self._read_verified_points(pair)
+
+    def _read_verified_points(self, pair: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         run = self.connection.execute
         rows, data = run("SELECT rows, data FROM two_view_geometries WHERE pair_id = ?", (pair,)).fetchone()
         matches = np.frombuffer(data or b"", np.uint32).reshape(rows, 2)
@@ -254,9 +268,11 @@ class Database:
         inliers = self._recall("pair")
         for pair in pairs:
             rows, data = self.connection.execute("SELECT rows, data FROM matches WHERE pair_id = ?", (pair,)).fetchone()
-            matches = np.frombuffer(data or b"", np.uint32).reshape(rows, 2).astype(np.int64)
-            bits = np.frombuffer(bytes.fromhex(inliers[pair]), np.uint8)
-            yield pair, matches[np.unpackbits(bits, count=rows).astype(bool)]
+            with _damage_errors():
+                matches = np.frombuffer(data or b"", np.uint32).reshape(rows, 2).astype(np.int64)
+                bits = np.frombuffer(bytes.fromhex(inliers[pair]), np.uint8)
+                found = matches[np.unpackbits(bits, count=rows).astype(bool)]
+            yield pair, found
 
     def move_keypoints(self, image: int, frames: Frames) -> None:
         """Replace the keypoints of an image by as many others."""

@@ -63,7 +63,7 @@ class Vocabulary:
         # Children of each node in the order of their ids; the last stands in for those that a node does not have.
         order = np.argsort(parents[1:], kind="stable") + 1
         starts = np.cumsum(counts) - counts
-        columns = np.minimum(np.arange(branching), np.maximum(counts - 1, 0)[:, None])
+        columns = np.minimum(np.arange(counts.max()), np.maximum(counts - 1, 0)[:, None])
         positions = np.minimum(starts[:, None] + columns, len(order) - 1)
         self._children = np.where(counts[:, None] > 0, order[positions], -1).astype(np.int32)
 

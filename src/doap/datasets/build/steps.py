@@ -4,7 +4,7 @@ Results that other steps need are written to files, atomically: they take no mem
 continues with them.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -148,9 +148,12 @@ def find_frames(task: SceneTask) -> None:
 
 def load_frames(file: Path) -> SceneFrames | None:
     """Read the frames that `find_frames` wrote."""
-    arrays: dict[str, Any] = dict(read_cached(file))
+    names = {field.name for field in fields(SceneFrames)}
+    arrays: dict[str, Any] = dict(read_cached(file, ()))
     if not arrays:
         return None
+    if set(arrays) != names:
+        raise DoapError(f"{file}: an array is missing; remove it and run the command again")
     return SceneFrames(**{**arrays, "source": str(arrays["source"]), "note": str(arrays["note"])})
 
 

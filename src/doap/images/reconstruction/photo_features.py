@@ -1,6 +1,6 @@
 """Features of a photo by which photos are linked and tracked, computed once and kept in a file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
 
@@ -76,7 +76,7 @@ class PhotoRecord:
     @classmethod
     def load(cls, file: Path) -> Self:
         """Read a record."""
-        content = read_cached(file)
+        content = read_cached(file, [field.name for field in fields(cls)])
         height, width = content["size"].tolist()
         return cls(
             content["frames"], content["sift"], (height, width), content["thumbnail"], float(content["contrast"])

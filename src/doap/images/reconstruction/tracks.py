@@ -100,7 +100,7 @@ def save_pairs(file: Path, pairs: Sequence[PhotoPair]) -> None:
 
 def load_pairs(file: Path) -> list[PhotoPair]:
     """Read verified pairs."""
-    content = read_cached(file)
+    content = read_cached(file, ("table", "matches"))
     table, matches = content["table"], content["matches"]
     ends = np.cumsum(table[:, 3])
     return [
