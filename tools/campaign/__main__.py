@@ -20,7 +20,9 @@ from pathlib import Path
 from campaign.findings import PartResult
 from campaign.fuzz.run import fuzz
 from campaign.fuzz.worker import Worker
+from campaign.kills import kill
 from campaign.page import write_results
+from campaign.supply import check_supply
 
 
 def main() -> int:
@@ -55,7 +57,11 @@ def _fuzz(arguments: argparse.Namespace) -> PartResult:
     return fuzz(arguments.seconds, arguments.cases, arguments.seed, arguments.formats, arguments.workers, corpus, _say)
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], PartResult]] = {"fuzz": _fuzz}
+def _kill(arguments: argparse.Namespace) -> PartResult:
+    return kill(arguments.kills, arguments.seed, arguments.kill_seconds, arguments.commands, _say)
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], PartResult]] = {"fuzz": _fuzz, "kills": _kill, "supply": lambda _: check_supply()}
 
 
 def _parse() -> argparse.Namespace:
@@ -66,6 +72,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--cases", type=int, help="damaged files per format; as many as the time allows by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--formats", nargs="*", default=[], help="formats to damage; all by default")
+    parser.add_argument("--kills", type=int, default=2, help="kills of each command")
+    parser.add_argument("--kill-seconds", type=float, default=240, help="time for kills")
+    parser.add_argument("--commands", nargs="*", default=[], help="commands to kill; all by default")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     return parser.parse_args()
 

@@ -103,7 +103,7 @@ def check_size(path: Path) -> None:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 size = max(size, sum(entry.file_size for entry in archive.infolist()))
-    except (zipfile.BadZipFile, ValueError, OSError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
         raise DoapError(f"{path}: a damaged archive; download it again") from error
     if size > MAX_BYTES:
         raise DoapError(f"{path}: {size / 1e6:,.0f} MB of content; weights of known networks have less than 30 MB")
