@@ -79,7 +79,7 @@ def match_wide(
     degrees apart, and matches the features of all views so far. Of these matches, those that repeat others within a
     few pixels are left out, and second nearest neighbours lie at another place of the image. A geometry of a later
     step is accepted if it has a sixth of the number of false alarms that plain matching may have. If fewer than 30
-    matches agree with it, one more step is tried, and the result with more of them is returned.
+    matches agree with it, or with that of step 0, one more step is tried, and the result with more of them is returned.
 
     Args:
         first: First image; see `detect_and_describe`.
@@ -121,11 +121,12 @@ def match_wide(
     progress("plain", 0, None)
     a, b = (detection.describe([image], [None], model)[0] for image in (first, second))
     matches = search.plain(a, b)
-    if matches.matrix is not None or not len(a) or not len(b):
-        return WideMatches(a, b, matches, None if matches.matrix is None else 0, ())
+    result = WideMatches(a, b, matches, None if matches.matrix is None else 0, ())
+    if _count(result) >= ENOUGH or not len(a) or not len(b):
+        return result
     sources = [_Source(image, detection, model) for image in (first, second)]
-    verified: WideMatches | None = None
     for step, tilt in enumerate(TILTS, 1):
+        verified = None if result.step is None else result
         tick = _ticker(progress, f"tilt {tilt:.3g}", 2 * len(turns(tilt)))
         a, b = (_join([old, *source.describe(tilt, tick)]) for old, source in zip((a, b), sources, strict=True))
         matches = search.pooled(a, b)
@@ -134,8 +135,7 @@ def match_wide(
             return max(verified, result, key=_count)
         if _count(result) >= ENOUGH:
             return result
-        verified = result if result.step else None
-    return verified or result
+    return result
 
 
 def _count(result: WideMatches) -> int:
