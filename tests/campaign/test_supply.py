@@ -33,7 +33,7 @@ def test_unsafe_calls_are_found(tmp_path: Path, code: str) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["torch.load(path, weights_only=True)", "np.load(path)", "model.eval()", "re.compile(x)", "Image.open(p, formats=F)"],
+    ["torch.load(p, weights_only=True)", "np.load(path)", "model.eval()", "re.compile(x)", "Image.open(p, formats=F)"],
 )
 def test_safe_calls_are_not(tmp_path: Path, code: str) -> None:
     (tmp_path / "module.py").write_text(code)

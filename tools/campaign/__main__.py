@@ -21,7 +21,9 @@ from campaign.findings import PartResult
 from campaign.fuzz.run import fuzz
 from campaign.fuzz.worker import Worker
 from campaign.kills import kill
+from campaign.numeric import check_numbers
 from campaign.page import write_results
+from campaign.starved import starve
 from campaign.supply import check_supply
 
 
@@ -61,20 +63,27 @@ def _kill(arguments: argparse.Namespace) -> PartResult:
     return kill(arguments.kills, arguments.seed, arguments.kill_seconds, arguments.commands, _say)
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], PartResult]] = {"fuzz": _fuzz, "kills": _kill, "supply": lambda _: check_supply()}
+PARTS: dict[str, Callable[[argparse.Namespace], PartResult]] = {
+    "supply": lambda _: check_supply(),
+    "numbers": lambda arguments: check_numbers(arguments.seed, _say),
+    "fuzz": _fuzz,
+    "kills": _kill,
+    "starved": lambda arguments: starve(arguments.seed, arguments.starve_seconds, arguments.commands, _say),
+}
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="campaign", description="Attack doap.")
     parser.add_argument("parts", nargs="*", help=f"parts: {', '.join(PARTS)}; all by default")
     parser.add_argument("-o", "--output", type=Path, default=Path("out/campaign"), help="folder of the results")
-    parser.add_argument("--seconds", type=float, default=240, help="time for damaged files")
+    parser.add_argument("--seconds", type=float, default=200, help="time for damaged files")
     parser.add_argument("--cases", type=int, help="damaged files per format; as many as the time allows by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--formats", nargs="*", default=[], help="formats to damage; all by default")
     parser.add_argument("--kills", type=int, default=2, help="kills of each command")
-    parser.add_argument("--kill-seconds", type=float, default=240, help="time for kills")
-    parser.add_argument("--commands", nargs="*", default=[], help="commands to kill; all by default")
+    parser.add_argument("--kill-seconds", type=float, default=150, help="time for kills")
+    parser.add_argument("--starve-seconds", type=float, default=150, help="time for starved commands")
+    parser.add_argument("--commands", nargs="*", default=[], help="commands to kill and starve; all by default")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     return parser.parse_args()
 
