@@ -64,8 +64,11 @@ def build_card(run: Path, name: str, sources: PhotoSources, command: str, limits
     notes |= {key: content[key] for key in RUN_NOTES if key in content}
     notes |= {"validation": Path(info.source.validation).name} if info.source.validation else {}
     if info.teacher:
-        recipe["teacher"] = _teacher_name(info.teacher)
-        notes["teacher"] = {**info.teacher, "model": recipe["teacher"]}
+        teachers = info.teacher if isinstance(info.teacher, list) else [info.teacher]
+        names = [_teacher_name(teacher) for teacher in teachers]
+        records = [{**teacher, "model": model} for teacher, model in zip(teachers, names, strict=True)]
+        is_ensemble = isinstance(info.teacher, list)
+        recipe["teacher"], notes["teacher"] = (names, records) if is_ensemble else (names[0], records[0])
     card = read_card(run / WEIGHTS)
     origin = Origin(
         licence=LICENCE,

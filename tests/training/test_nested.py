@@ -28,8 +28,8 @@ def first_loss(recipe: Recipe, noise: PatchSet, chunks: int) -> float:
     with torch.no_grad():
         outputs = torch.cat([network(part) for part in torch.tensor_split(inputs, chunks)])
         losses = [objective(outputs[:, :k], batch.groups, batch.ignore) for k in (8, 16, 32)]
-        if recipe.teacher:
-            teacher = load(recipe.teacher, fast=False)
+        for model in recipe.teachers:
+            teacher = load(model, fast=False)
             targets = teacher.network(inputs)
             similarity = SimilarityLoss(recipe.kind, teacher.kind)
             is_same = (teacher.kind, teacher.network.dimensions) == (recipe.kind, recipe.dimensions)
