@@ -248,3 +248,14 @@ def test_a_frame_set_is_built_described_and_shown(doap: Doap, tmp_path: Path) ->
         assert sheet.height > 5 * 64
     assert doap("data", "mine", "set", "-o", "mined.png", "--clusters", 5)[0] == 0
     assert (tmp_path / "mined.png").exists()
+
+
+def test_a_lack_of_memory_is_one_line(doap: Doap, monkeypatch: pytest.MonkeyPatch) -> None:
+    def allocate(*_: object) -> None:
+        bytearray(1 << 62)
+
+    monkeypatch.setattr("doap.training.recipe.read_recipe", allocate)
+    code, _, error = doap("train", "photos-real", "--data", "set", "-o", "run")
+    assert code == 1
+    assert error.startswith("doap: not enough memory; ")
+    assert error.count("\n") == 1

@@ -1,16 +1,20 @@
 """A damaged checkpoint never changes the weights: the one before it is used, or the training is refused."""
 
 import json
+import resource
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from doap import DoapError, PatchSet
 from doap.training import trainer
+from doap.training.checkpoint import TrainState, save_checkpoint
 from doap.training.trainer import train
 from support.trainings import VALIDATED, same_files, same_weights, stop_after
 
@@ -117,3 +121,21 @@ def test_checkpoints_of_earlier_versions_have_no_checksum(run: Path, validated: 
     (run / PREVIOUS).unlink()
     train(VALIDATED, patches, run)
     assert same_weights(run, validated)
+
+
+def test_a_full_disk_is_an_error_of_the_system_and_the_checkpoint_stays(tmp_path: Path) -> None:
+    path, network = tmp_path / CHECKPOINT, torch.nn.Linear(200, 200)
+    optimiser = torch.optim.SGD(network.parameters(), 0.1)
+    save_checkpoint(path, network, optimiser, TrainState(1))
+    content, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            save_checkpoint(path, network, optimiser, TrainState(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == content
+    assert [file.name for file in tmp_path.iterdir()] == [CHECKPOINT]

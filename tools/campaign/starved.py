@@ -124,6 +124,8 @@ class _Attack:
             if must_fail:
                 self._find(attack, "the command succeeded")
             return "result"
+        if any(line.startswith("OpenBLAS error: Memory") for line in lines) and "Traceback" not in ended.stderr:
+            return "one line of OpenBLAS"
         if "Traceback" in ended.stderr or not lines or not any(line.startswith("doap: ") for line in lines[-1:]):
             last = lines[-1] if lines else f"status {ended.returncode} without a word"
             self._find(attack, f"not one line: {last[:300]}")

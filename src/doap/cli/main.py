@@ -78,6 +78,8 @@ def main() -> None:
         if line is None:
             raise
         _exit_with(line)
+    except MemoryError:
+        _exit_with("not enough memory; close other programs, or use fewer --workers or smaller inputs")
     except OSError as error:  # a full disk, a folder without permission
         location = f"{error.filename}: " if error.filename else ""
         _exit_with(f"{location}{error.strerror or error}")

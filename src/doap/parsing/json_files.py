@@ -1,10 +1,12 @@
 """JSON that others may have written or damaged: every fault is a ValueError, and depth and size are bounded."""
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 MAX_BYTES = 1 << 28
+BLOCK_BYTES = 1 << 20
 MAX_DEPTH = 64  # the deepest of our own files has 6 levels
 
 
@@ -16,8 +18,9 @@ def read_json(path: Path) -> Any:
         ValueError: If it is not UTF-8, not JSON, nested too deeply or too large; the message is one line.
     """
     with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    return parse_json(content)
+        # In blocks: a buffer of the whole limit would be allocated for every small file.
+        blocks = list(islice(iter(lambda: file.read(BLOCK_BYTES), b""), MAX_BYTES // BLOCK_BYTES + 1))
+    return parse_json(b"".join(blocks))
 
 
 def parse_json(content: str | bytes) -> Any:

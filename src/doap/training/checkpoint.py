@@ -61,7 +61,10 @@ def save_checkpoint(
     values = asdict(state)
     metadata = {STATE_KEY: json.dumps({**values, CHECKSUM_KEY: _checksum(values, content)})}
     with atomic_file(path) as temporary:
-        save_file(content, temporary, metadata)
+        try:
+            save_file(content, temporary, metadata)
+        except SafetensorError as error:  # a full disk
+            raise OSError(str(error)) from error
         if path.exists():
             path.replace(previous_checkpoint(path))
 
