@@ -161,4 +161,6 @@ def _or_failure(
             line = str(error).removeprefix("image 0: ")
         else:
             line = f"{type(error).__name__} {error}".strip().splitlines()[0]
-        return Failure(printable(line if line.startswith(f"{path}: ") else f"{path}: {line}"))
+        name = printable(str(path))
+        line = printable(line)
+        return Failure(line if line.startswith(f"{name}: ") else f"{name}: {line}")

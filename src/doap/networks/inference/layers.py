@@ -75,7 +75,8 @@ class InferenceConv(nn.Module):
         width = columns + (count - 1) * column_step
         windows = padded.unfold(1, rows, row_step).unfold(2, width, count * column_step).flatten(3)
         values = F.linear(windows, weight, self.bias.repeat(count))
-        return values.view(len(maps), -1, outputs, len(self.bias)).permute(0, 3, 1, 2)
+        by_column = torch.unflatten(values, 3, (count, len(self.bias)))
+        return by_column.flatten(2, 3).permute(0, 3, 1, 2)
 
 
 class InferenceLinear(nn.Module):
@@ -101,7 +102,8 @@ class InferenceLinear(nn.Module):
 def cast(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Return values in a dtype, rounded to nearest even; in the same memory order."""
     is_slow = (values.dtype, dtype, values.device.type) == (torch.float32, torch.float16, "cpu") and is_arm()
-    if not is_slow or torch.get_num_threads() >= CAST_RATIO or torch.compiler.is_compiling():
+    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+    if not is_slow or is_traced or torch.get_num_threads() >= CAST_RATIO:
         return values.to(dtype)
     with np.errstate(over="ignore"):  # too large values become infinite, as in torch
         return torch.from_numpy(values.detach().numpy().astype(np.float16, order="K"))
