@@ -109,7 +109,7 @@ def database_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite into one line."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: damaged text
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the part of extended codes
         raise DoapError(f"{path}: {MESSAGES.get(code, OTHER_MESSAGE).format(error=error)}") from error
 
