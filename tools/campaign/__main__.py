@@ -33,7 +33,7 @@ def main() -> int:
     if arguments.parts[:1] == ["replay"]:
         name, mutations = arguments.parts[1:]
         with Worker([name]) as worker:
-            outcome = worker.run(name, json.loads(mutations))
+            outcome = worker.run(name, json.loads(mutations) if mutations.startswith("[") else mutations)
         print(f"{outcome.kind}: {outcome.detail}")
         return int(outcome.is_finding)
     results: list[PartResult] = []

@@ -26,6 +26,7 @@ class _Score:
     outcomes: Counter[str] = field(default_factory=Counter)
     cases: dict[str, tuple[list[Mutation], Outcome]] = field(default_factory=dict)
     found: Counter[str] = field(default_factory=Counter)
+    known: dict[str, str] = field(default_factory=dict)  # seed of a case by its kind
 
 
 def fuzz(
@@ -104,7 +105,10 @@ def _run(worker: Worker, name: str, seed: str, score: _Score, lock: threading.Lo
     outcome = worker.run(name, seed)
     with lock:
         score.outcomes[outcome.kind] += 1
-        if not outcome.is_finding or (name, outcome.kind) in REASONS:
+        if (name, outcome.kind) in REASONS:
+            score.known.setdefault(outcome.kind, seed)
+            return
+        if not outcome.is_finding:
             return
         score.found[outcome.key] += 1
         if score.found[outcome.key] > 1:
@@ -129,10 +133,13 @@ def _result(scores: dict[str, _Score], seed: int) -> PartResult:
     result = PartResult("fuzz", "damaged files of every format that is read", {"seed": seed})
     for name, score in scores.items():
         good = {kind: score.outcomes[kind] for kind in ("result", "error")}
-        known = {kind: number for kind, number in score.outcomes.items() if (name, kind) in REASONS}
-        findings = {"in libraries": sum(known.values()), "findings": sum(score.found.values())}
+        in_libraries = sum(score.outcomes[kind] for kind in score.known)
+        findings = {"in libraries": in_libraries, "findings": sum(score.found.values())}
         result.counts.append({"where": name, "cases": score.outcomes.total(), **good, **findings})
-        result.skipped += [f"{name}: {number} times: {REASONS[name, kind]}" for kind, number in known.items()]
+        result.skipped += [
+            f"{name}: {score.outcomes[kind]} times: {REASONS[name, kind]}; python -m campaign replay {name} '{known}'"
+            for kind, known in score.known.items()
+        ]
         for key, (mutations, outcome) in score.cases.items():
             replay = f"python -m campaign replay {name} '{json.dumps(mutations)}'"
             result.findings.append(Finding(name, f"{outcome.kind}: {outcome.detail}", replay, score.found[key]))
