@@ -101,12 +101,14 @@ class Worker:
         code = process.exitcode
         process.kill()
         process.join()
+        self._folder.cleanup()
         return code
 
     def _start(self) -> Connection:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._formats, self._memory_bytes), daemon=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="doap-fuzz-")
+        self._process = context.Process(target=_serve, args=(theirs, Path(self._folder.name), self._formats, self._memory_bytes), daemon=True)
         self._process.start()
         theirs.close()
         if not self._connection.poll(READY_SECONDS):
@@ -115,27 +117,25 @@ class Worker:
         return self._connection
 
 
-def _serve(connection: Connection, formats: Sequence[str], memory_bytes: int) -> None:
+def _serve(connection: Connection, root: Path, formats: Sequence[str], memory_bytes: int) -> None:
     """Run cases until the other side is closed."""
     warnings.simplefilter("ignore")
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)  # decoders write about damaged files
-    with tempfile.TemporaryDirectory(prefix="doap-fuzz-") as folder:
-        root = Path(folder)
-        os.environ["DOAP_CACHE"] = str(root / "cache")
-        import torch
+    os.environ["DOAP_CACHE"] = str(root / "cache")
+    import torch
 
-        torch.set_num_threads(1)
-        for name in formats:  # with all imports
-            _seed(name, root)
-        _limit_memory(memory_bytes)
-        connection.send("ready")
-        while True:
-            try:
-                function, format_name, argument = connection.recv()
-            except EOFError:
-                return
-            connection.send(function(format_name, argument, root))
+    torch.set_num_threads(1)
+    for name in formats:  # with all imports
+        _seed(name, root)
+    _limit_memory(memory_bytes)
+    connection.send("ready")
+    while True:
+        try:
+            function, format_name, argument = connection.recv()
+        except EOFError:
+            return
+        connection.send(function(format_name, argument, root))
 
 
 def _limit_memory(extra: int) -> None:
