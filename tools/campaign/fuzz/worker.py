@@ -108,7 +108,8 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._folder = tempfile.TemporaryDirectory(prefix="doap-fuzz-")
-        self._process = context.Process(target=_serve, args=(theirs, Path(self._folder.name), self._formats, self._memory_bytes), daemon=True)
+        arguments = (theirs, Path(self._folder.name), self._formats, self._memory_bytes)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
         if not self._connection.poll(READY_SECONDS):
