@@ -1,7 +1,7 @@
 """`doap match`: two images, or many pairs of a collection."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -9,9 +9,6 @@ from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
 from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL, with_length
-
-if TYPE_CHECKING:
-    pass
 
 EXAMPLE = "Example: doap match left.jpg right.jpg -o matches.png, or doap match features.h5 --retrieve 20 -o matches.h5"
 
