@@ -19,6 +19,7 @@ LAYERS = (
     ("training", "evaluation"),
     ("experiments", "report", "bridges"),
     ("demo",),
+    ("app",),
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -2,6 +2,8 @@
 
 OPTIONAL = {
     "faiss": "scale",
+    "fastapi": "app",
+    "gradio": "app",
     "h5py": "scale",
     "huggingface_hub": "hub",
     "jinja2": "eval",
@@ -17,11 +19,13 @@ OPTIONAL = {
     "skimage": "demo",
     "sklearn": "demo",
     "tensorboard": "train",
+    "uvicorn": "app",
     "yaml": "train",
 }
 """Extra that installs each optional library, where the importing package names none."""
 
 PACKAGE_EXTRAS = {
+    "app": "app",
     "datasets": "train",
     "demo": "demo",
     "evaluation": "eval",

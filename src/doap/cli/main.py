@@ -13,6 +13,7 @@ from doap.version import __version__
 
 VERBS = {
     "demo": Verb("doap.cli.demo", "demo"),
+    "app": Verb("doap.cli.app", "app"),
     "match": Verb("doap.cli.match", "match"),
     "describe": Verb("doap.cli.describe", "describe"),
     "colmap": Verb("doap.cli.colmap", "colmap"),

@@ -1,0 +1,1 @@
+"""The Match tab: two pictures, matched by several methods side by side."""

@@ -1,0 +1,1 @@
+"""The Models tab: cards, tables and plots of the shipped models."""

@@ -1,0 +1,79 @@
+"""Fixtures of the page: a server on loopback, and a headless browser that must not leave it."""
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Error, Page, sync_playwright
+
+from doap.app.server import build_server, listening
+from doap.app.settings import AppSettings
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WIDTHS = (1280, 400)  # pixels: a desktop and a telephone
+
+
+@pytest.fixture(scope="session")
+def app_settings() -> AppSettings:
+    """Settings of the page under test."""
+    return AppSettings(port=0, max_upload_bytes=2_000_000, max_pixels=4_000_000, max_side=4000)
+
+
+@pytest.fixture(scope="session")
+def app_folder() -> Iterator[Path]:
+    """The folder of the files of visitors."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def app_url(app_settings: AppSettings, app_folder: Path) -> Iterator[str]:
+    """The address of the page, served by a thread."""
+    with listening(app_settings) as listener:
+        server = uvicorn.Server(uvicorn.Config(build_server(app_settings, app_folder), log_level="warning"))
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, headless; without it the test is skipped."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("needs a browser: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=WIDTHS[:1])
+def visit(request: pytest.FixtureRequest, browser: Browser, app_url: str) -> Iterator[Page]:
+    """The page in the browser, 1280 pixels wide unless a test asks for other widths by `indirect` parameters.
+
+    The test fails if the browser asked another host for anything, or a script of the page failed.
+    """
+    context = browser.new_context(viewport={"width": request.param, "height": 900}, permissions=["clipboard-read"])
+    page = context.new_page()
+    requests: list[str] = []
+    failures: list[Error] = []
+    page.on("request", lambda sent: requests.append(sent.url))
+    page.on("pageerror", lambda failure: failures.append(failure))
+    page.goto(app_url)
+    page.get_by_role("tab").first.wait_for()
+    yield page
+    context.close()
+    hosts = {urlsplit(url).netloc for url in requests if urlsplit(url).scheme not in ("data", "blob")}
+    assert hosts == {urlsplit(app_url).netloc}
+    assert failures == []
