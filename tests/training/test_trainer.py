@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from doap import DoapError, FrameSet, PatchSet, describe_patches, load
+from doap import Descriptor, DoapError, FrameSet, PatchSet, describe_patches, load
 from doap.datasets.label_mining.mining import MinedLabels, mine_labels
 from doap.datasets.label_mining.settings import MiningSettings
 from doap.evaluation.metrics.average_precision import average_precision
@@ -234,6 +234,19 @@ def test_the_status_is_reported_from_the_first_patch_loaded_to_the_end(patches: 
     assert [status.done for status in during] == sorted(status.done for status in during)
     assert during[-1].done == 1
     assert [status.loss for status in during] == pytest.approx(read_losses(tmp_path / "run"), abs=1e-6)
+
+
+def test_the_model_is_passed_on_after_every_epoch(patches: PatchSet, tmp_path: Path) -> None:
+    sample = patches.take(range(20))
+    epochs: list[tuple[int, bool, NDArray[np.float32]]] = []
+
+    def on_epoch(epoch: int, model: Descriptor) -> None:
+        epochs.append((epoch, model.training, describe_patches(sample, model)))
+
+    model = train(SMALL, patches, tmp_path / "run", on_epoch=on_epoch)
+    assert [(epoch, is_training) for epoch, is_training, _ in epochs] == [(e, False) for e in range(SMALL.epochs)]
+    np.testing.assert_array_equal(epochs[-1][2], describe_patches(sample, model))
+    assert not np.array_equal(epochs[0][2], epochs[-1][2])
 
 
 def test_labels_are_mined_from_frames_without_jitter(frames: FrameSet, photo: Grey, tmp_path: Path) -> None:

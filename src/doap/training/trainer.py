@@ -4,7 +4,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +74,9 @@ from doap.types import Progress
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+EpochCallback = Callable[[int, Descriptor], None]
+"""Callback after an epoch: `callback(epoch, model)`."""
+
 CHECKPOINT_SECONDS = 30.0
 MAX_PARAMETERS = 10**9
 STEPS_PER_READ = 20  # losses read at once from a GPU, which would have to wait for each otherwise
@@ -93,6 +96,7 @@ def train(
     progress: StatusCallback = lambda _status: None,
     cache: DataCache | None = None,
     mined: Path | None = None,
+    on_epoch: EpochCallback = lambda _epoch, _model: None,
 ) -> Descriptor:
     """Train a descriptor and write everything to a run folder.
 
@@ -112,6 +116,8 @@ def train(
         cache: Cache of loaded sets; trainings that share one load a set once.
         mined: File of mined labels of `data` for a recipe with label mining, copied to the run folder; by default they
             are mined. Called again for an unfinished run, the copy is used.
+        on_epoch: Callback, called as on_epoch(epoch, model) after each epoch and its validation, with the model so far
+            in eval mode.
 
     Raises:
         DoapError: If the run folder holds another training, or another process trains in it; the set holds sequences
@@ -138,7 +144,7 @@ def train(
         fabric.launch()
         fabric.barrier()
         make_reproducible(fabric.device)
-        trainer = Trainer(recipe, data, run, fabric, progress, cache)
+        trainer = Trainer(recipe, data, run, fabric, progress, cache, on_epoch)
         validate: Validation | None = None
         if validation is not None and fabric.is_global_zero:
             validate = Validation(validation, recipe, fabric.device, trainer.network.input_size, cache)
@@ -188,8 +194,9 @@ class Trainer:
         fabric: "Fabric",
         progress: StatusCallback = lambda _status: None,
         cache: DataCache | None = None,
+        on_epoch: EpochCallback = lambda _epoch, _model: None,
     ) -> None:
-        self.recipe, self.run, self.fabric, self.progress = recipe, run, fabric, progress
+        self.recipe, self.run, self.fabric, self.progress, self.on_epoch = recipe, run, fabric, progress, on_epoch
         torch.manual_seed(recipe.seed)
         self.network = build_network(recipe.architecture, recipe.dropout)
         if recipe.initial_weights is not None:
@@ -233,6 +240,7 @@ class Trainer:
                     self.state = TrainState(epoch + 1, 0, self.state.best)
                     if validation is not None:
                         self._validate(validation, log, epoch, descriptor, origin)
+                    self.on_epoch(epoch, descriptor.eval())
             except NotFiniteError as error:
                 raise self._write_failure(error, descriptor, origin) from None
         if self.fabric.is_global_zero:
