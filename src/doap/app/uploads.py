@@ -23,8 +23,8 @@ ADVICE = "choose another picture"
 
 
 @contextmanager
-def _without_stub() -> Iterator[None]:
-    """Keep Gradio from writing a .pyi file beside this one when a component is defined."""
+def without_stub() -> Iterator[None]:
+    """Keep Gradio from writing a .pyi file beside a module when a component is defined."""
     write = component_meta.create_or_modify_pyi
     component_meta.create_or_modify_pyi = lambda *_: None
     try:
@@ -33,7 +33,7 @@ def _without_stub() -> Iterator[None]:
         component_meta.create_or_modify_pyi = write
 
 
-with _without_stub():
+with without_stub():
 
     class UploadedImage(gr.Image):
         """An image of the visitor that reaches events as the path of its file, undecoded.

@@ -1,0 +1,102 @@
+"""The ranked list as HTML: facts, the query patch and the first ranks."""
+
+import base64
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import cv2
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from numpy.typing import NDArray
+
+from doap.app.rank.ranking import RankedList
+
+SHOWN = 12  # ranks on the page
+TEMPLATE = "list.html.j2"
+
+Fact = tuple[str, str, str]
+"""Term, value and remark."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rank of a list on the page.
+
+    Attributes:
+        rank: Rank, or the range of ranks of a tie.
+        distance: Distance with its unit.
+        label: "correct", "wrong" or "unknown".
+        source: The patch as a data URI.
+    """
+
+    rank: str
+    distance: str
+    label: str
+    source: str
+
+
+def render_list(
+    ranked: RankedList, query: NDArray[np.uint8], patches: NDArray[np.uint8], facts: list[Fact], notes: list[str]
+) -> str:
+    """Render a ranked list as HTML; all texts are escaped.
+
+    Args:
+        ranked: The list.
+        query: (S, S) patch of the query.
+        patches: (P, S, S) patches at the first P ranks.
+        facts: Figures above the patches.
+        notes: Sentences below them.
+    """
+    entries = [
+        Entry(format_rank(ranked, position), format_distance(ranked, position), _label(ranked, position), encode(patch))
+        for position, patch in enumerate(patches)
+    ]
+    return template(TEMPLATE).render(query=encode(query), entries=entries, facts=facts, notes=notes)
+
+
+def list_facts(ranked: RankedList) -> list[Fact]:
+    """Return AP and the rank of the correct item, and what else one needs to read them."""
+    if ranked.correct is None:
+        return [("Average Precision", "unknown", "the geometry is unknown")]
+    if ranked.average_precision is None or ranked.first_correct is None:
+        return [("Average Precision", "undefined", "no keypoint of the other picture shows this point")]
+    best, worst = ranked.first_correct
+    tied = "" if best == worst else "tied with wrong ones"
+    rank = str(best) if best == worst else f"{best} to {worst}"
+    return [
+        ("Rank of the correct patch", rank, tied or f"of {len(ranked):,}"),
+        ("Average Precision", f"{ranked.average_precision:.3f}", ""),
+        ("Correct patches in the list", str(ranked.positives), f"of {len(ranked):,}"),
+    ]
+
+
+def format_rank(ranked: RankedList, position: int) -> str:
+    """Return the rank of an item, or the range of ranks of a tie."""
+    first, last = ranked.rank_range(position)
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def format_distance(ranked: RankedList, position: int) -> str:
+    """Return a distance, in bits for binary descriptors."""
+    distance = ranked.distances[position]
+    return f"{distance:.3f}" if ranked.bits is None else f"{int(distance)} bits"
+
+
+def encode(patch: NDArray[np.uint8]) -> str:
+    """Encode a grey patch as a data URI of a PNG file."""
+    _, content = cv2.imencode(".png", patch)
+    return f"data:image/png;base64,{base64.b64encode(content.tobytes()).decode('ascii')}"
+
+
+@lru_cache(maxsize=8)
+def template(name: str, folder: Path = Path(__file__).parent) -> Template:
+    """Load a template of a tab; it escapes all values."""
+    loader = FileSystemLoader(folder)
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template(name)
+
+
+def _label(ranked: RankedList, position: int) -> str:
+    if ranked.correct is None:
+        return "unknown"
+    return "correct" if ranked.correct[position] else "wrong"
