@@ -26,12 +26,11 @@ import doap
 from doap.choices import MatchGeometry
 from doap.geometry.homographies import transform_points
 from doap.images.reading import find_photos, read_grey
+from doap.images.warping import view_from_side
 from doap.types import Grey
 from machine import write_result
 
 TILTS = (1.0, 2.0, 4.0, 6.0, 8.0)
-DISTANCE = 4.0  # of the camera, in units of half the longer side
-SUPERSAMPLING = 8
 REPEATS = 7  # of an easy pair
 MAX_ERROR = 5.0  # pixels, of the corners
 MIN_KEYPOINTS = 300  # photos with fewer are skipped
@@ -91,29 +90,9 @@ def corner_points(shape: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 def tilted_pair(photo: Grey, tilt: float, random: np.random.Generator) -> Pair:
-    """Make a view of a photo from the side, which it fills; the mean of 8x8 samples per pixel, border replicated."""
-    slant, (axis, turn) = math.acos(1 / tilt), random.uniform(0, 2 * math.pi, 2)
-    half = max(photo.shape) / 2
-    height, width = photo.shape
-    centre = np.array([[1 / half, 0, -(width - 1) / 2 / half], [0, 1 / half, -(height - 1) / 2 / half], [0, 0, 1]])
-    view = np.array([[1, 0, 0], [0, math.cos(slant), 0], [0, math.sin(slant) / DISTANCE, 1]])
-    homography = np.linalg.inv(centre) @ _rotation(turn) @ view @ _rotation(axis) @ centre
-    corners = transform_points(corner_points(photo.shape), homography)
-    start = np.floor(corners.min(0))
-    columns, rows = (int(side) + 1 for side in np.ceil(corners.max(0)) - start)
-    homography = np.array([[1, 0, -start[0]], [0, 1, -start[1]], [0, 0, 1]]) @ homography
-    fine = SUPERSAMPLING
-    grow = np.array([[fine, 0, (fine - 1) / 2], [0, fine, (fine - 1) / 2], [0, 0, 1]])
-    large = cv2.warpPerspective(
-        photo, grow @ homography, (fine * columns, fine * rows), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-    )
-    second = np.asarray(cv2.resize(large, (columns, rows), interpolation=cv2.INTER_AREA), np.uint8)
-    return Pair(photo, second, homography)
-
-
-def _rotation(angle: float) -> NDArray[np.float64]:
-    c, s = math.cos(angle), math.sin(angle)
-    return np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
+    """Make a view of a photo from the side, about a random axis and turned at random."""
+    axis, turn = random.uniform(0, 2 * math.pi, 2)
+    return Pair(photo, *view_from_side(photo, tilt, axis, turn))
 
 
 def sample_photos(folder: Path, count: int, size: int, random: np.random.Generator) -> list[Grey]:

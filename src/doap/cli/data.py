@@ -12,6 +12,7 @@ VERBS = {
     "mine": Verb("doap.cli.data_mine", "mine"),
     "show": Verb("doap.cli.data_show", "show"),
     "split": Verb("doap.cli.data_split", "split", RenamingCommand),
+    "tilt": Verb("doap.cli.data_tilt", "tilt"),
     "select": Verb("doap.cli.data_select", "select"),
     "pairs": Verb("doap.cli.data_pairs", "pairs"),
     "hpatches": Verb("doap.cli.data_hpatches", "hpatches"),

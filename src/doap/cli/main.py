@@ -19,6 +19,7 @@ VERBS = {
     "colmap": Verb("doap.cli.colmap", "colmap"),
     "dbow": Verb("doap.cli.dbow", "dbow"),
     "train": Verb("doap.cli.train", "train", RenamingCommand),
+    "train-frames": Verb("doap.cli.train_frames", "train_frames"),
     "sweep": Verb("doap.cli.sweep", "sweep"),
     "study": Verb("doap.cli.study", "study", RenamingCommand),
     "recipes": Verb("doap.cli.recipes", "recipes"),

@@ -57,12 +57,12 @@ class Atlas:
             images: (N,) index of the image of each patch.
 
         Returns:
-            (N, h, w) float32 in 0..255.
+            (N, h, w) in 0..255, of the type of the frames, which gradients reach.
         """
         level = torch.minimum(spacing.log2().floor().clamp(min=0).long(), self._last[images])
         width, height = (_per_patch(side[images, level]) for side in (self._width, self._height))
         # Pixel centres: x of the image lies at (x + 0.5) / 2^l - 0.5 of level l.
-        shrink = torch.exp2(-level.float())
+        shrink = torch.exp2(-level.to(frames.dtype))
         shape = (extent * shrink)[:, None, None] * frames[:, :, :2]
         centre = (frames[:, :, 2] + 0.5) * shrink[:, None] - 0.5
         x, y = (_position(centre[:, axis], shape[:, axis], grid, side) for axis, side in ((0, width), (1, height)))
@@ -74,7 +74,8 @@ class Atlas:
 
     def _interpolate(self, corner: Tensor, weight: Tensor) -> Tensor:
         """Interpolate between the pixel at `corner` and the one to its right."""
-        return self._pixels[corner].float().lerp_(self._pixels[1:][corner].float(), weight)
+        left, right = (pixels[corner].to(weight.dtype) for pixels in (self._pixels, self._pixels[1:]))
+        return left.lerp_(right, weight)
 
 
 def _position(centre: Tensor, row: Tensor, grid: tuple[Tensor, Tensor], size: Tensor) -> Tensor:

@@ -1,5 +1,8 @@
 """Synthetic views of whole images: random homographies and changes of light."""
 
+import math
+
+import cv2
 import numpy as np
 import torch
 
@@ -7,9 +10,11 @@ from doap.geometry.homographies import transform_points
 from doap.images.extraction import Pyramid, average_samples, to_bytes
 from doap.images.frames import transform_frames
 from doap.images.jitter.views import LEVELS, JitterLevel, jitter_light
+from doap.images.tilts import rotation
 from doap.types import Grey, Homography
 
 LIGHT = LEVELS["hard"]
+CAMERA_DISTANCE = 4.0  # of `view_from_side`, in units of half the longer side
 
 
 def random_homography(size: tuple[int, ...], random: np.random.Generator, strength: float = 1.0) -> Homography:
@@ -65,3 +70,32 @@ def warp(pyramid: Pyramid, homography: Homography, size: tuple[int, int] | None 
 def relight(values: torch.Tensor, light: torch.Generator, level: JitterLevel = LIGHT) -> Grey:
     """Change the light of (1, H, W) grey values at random, as strongly as a level; return an (H, W) uint8 image."""
     return np.asarray(to_bytes(jitter_light(values, level, light))[0].numpy())
+
+
+def view_from_side(photo: Grey, tilt: float, axis: float, turn: float, fine: int = 8) -> tuple[Grey, Homography]:
+    """Show a photo as a plane from the side; the view holds all of it.
+
+    Args:
+        photo: (H, W) uint8.
+        tilt: Factor by which the plane is compressed at the centre, at least 1.
+        axis: Angle of the axis about which the plane is tilted, in radians.
+        turn: Angle by which the view is turned, in radians.
+        fine: Samples per pixel along each axis, whose mean is taken, against aliasing.
+
+    Returns:
+        The view, whose border is that of the photo, replicated; and the homography from the photo to the view.
+    """
+    slant, half = math.acos(1 / tilt), max(photo.shape) / 2
+    height, width = photo.shape
+    centre = np.array([[1 / half, 0, -(width - 1) / 2 / half], [0, 1 / half, -(height - 1) / 2 / half], [0, 0, 1]])
+    view = np.array([[1, 0, 0], [0, math.cos(slant), 0], [0, math.sin(slant) / CAMERA_DISTANCE, 1]])
+    homography = np.linalg.inv(centre) @ rotation(turn) @ view @ rotation(axis) @ centre
+    corners = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], np.float64)
+    mapped = transform_points(corners, homography)
+    start = np.floor(mapped.min(0))
+    columns, rows = (int(side) + 1 for side in np.ceil(mapped.max(0)) - start)
+    homography = np.array([[1, 0, -start[0]], [0, 1, -start[1]], [0, 0, 1]]) @ homography
+    grow = np.array([[fine, 0, (fine - 1) / 2], [0, fine, (fine - 1) / 2], [0, 0, 1]])
+    size = (fine * columns, fine * rows)
+    large = cv2.warpPerspective(photo, grow @ homography, size, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(cv2.resize(large, (columns, rows), interpolation=cv2.INTER_AREA), np.uint8), homography

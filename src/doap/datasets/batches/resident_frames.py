@@ -56,7 +56,7 @@ class ResidentFrames:
         self.size = size
         self._extent = frames.extent if extent is None else extent
         used, photos = np.unique(frames.photos, return_inverse=True)
-        self._atlas = Atlas(_decode(frames, used, progress), device)
+        self._atlas = Atlas(decode_photos(frames, used, progress), device)
         self._frames = torch.from_numpy(frames.frames).to(device)
         self._photos = torch.from_numpy(photos.ravel()).to(device)
         max_levels = np.array([MAX_LEVEL[source] for source in SOURCES])[frames.sources]
@@ -114,7 +114,7 @@ class ResidentFrames:
         return to_bytes(values)
 
 
-def _decode(frames: FrameSet, photos: Ids, progress: Progress) -> Iterator[Grey]:
+def decode_photos(frames: FrameSet, photos: Ids, progress: Progress) -> Iterator[Grey]:
     """Decode photos with a thread pool, block by block."""
     with ThreadPoolExecutor() as pool:
         for start in range(0, len(photos), DECODE_BLOCK):

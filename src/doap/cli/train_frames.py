@@ -1,0 +1,49 @@
+"""`doap train-frames`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from doap.cli.console import choose_device, say, step_bar
+from doap.errors import DoapError
+
+if TYPE_CHECKING:
+    from doap.training.frames.trainer import FrameStatus
+
+EXAMPLE = "Example: doap train-frames --data sets/tilted -o runs/frames"
+
+
+def train_frames(
+    data: Annotated[Path, typer.Option(help="Set of tilted views, from doap data tilt.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="New folder for the run.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value that overrides the recipe; repeatable.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
+) -> None:
+    """Train a network that corrects frames, by Average Precision.
+
+    It corrects affine shape, orientation and scale, from the patch around a frame. The run folder holds the recipe, a
+    log (CSV), the weights and their card. --set objective=affnet --set network.corrections=shape trains the baseline.
+    """
+    from doap.datasets.tilted.tilted_set import TiltedSet
+    from doap.networks.card import Origin
+    from doap.training.frames.recipe import read_settings
+    from doap.training.frames.trainer import train_frames as train
+
+    recipe = read_settings(settings or [])
+    if output.exists():
+        raise DoapError(f"{output}: exists already; choose another folder")
+    tilted = TiltedSet.open(data)
+    say(f"training on {tilted.frames}")
+    last = 0.0
+    with step_bar() as progress:
+
+        def show(status: "FrameStatus") -> None:
+            nonlocal last
+            last = status.loss
+            progress(f"loss {status.loss:.3f}", status.step, recipe.steps)
+
+        train(recipe, tilted, output, output.name, Origin(data=str(data)), choose_device(device), show)
+    say(f"{recipe.steps} steps, loss {last:.3f}; weights in {output / 'weights.safetensors'}")

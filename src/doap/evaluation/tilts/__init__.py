@@ -1,0 +1,1 @@
+"""Frames compared on photos and views of them from the side."""

@@ -1,0 +1,76 @@
+"""Loading and saving of networks that correct frames: weights `NAME.safetensors`, and a card `NAME.json` beside."""
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+
+from doap.errors import DoapError
+from doap.files import atomic_file, write_text
+from doap.networks.card import Origin, card_path
+from doap.networks.frames.frame_network import FrameNetwork, FrameSettings
+from doap.networks.network import load_weights
+
+WEIGHTS_FOLDER = Path(__file__).parents[2] / "weights" / "frames"
+DEFAULT_FRAMES = "doap-frames"
+
+
+class FrameCard(BaseModel):
+    """Content of the card of a network that corrects frames."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    network: FrameSettings
+    sha256: str = Field(description="SHA-256 of the weights file")
+    origin: Origin = Origin()
+
+
+def save_frame_network(network: FrameNetwork, path: Path, name: str, origin: Origin) -> None:
+    """Write the weights to a .safetensors file, then the card beside it."""
+    content = safetensors.torch.save({key: value.contiguous().cpu() for key, value in network.state_dict().items()})
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)
+    card = FrameCard(name=name, network=network.settings, sha256=hashlib.sha256(content).hexdigest(), origin=origin)
+    write_text(card_path(path), card.model_dump_json(indent=1) + "\n")
+
+
+@lru_cache(8)
+def load_frame_network(name_or_path: str = DEFAULT_FRAMES, device: str = "cpu") -> FrameNetwork:
+    """Load a network that corrects frames, by name or from a .safetensors file with its card; in eval mode.
+
+    Raises:
+        DoapError: If there is no such network, or its files are damaged.
+    """
+    path = WEIGHTS_FOLDER / f"{name_or_path}.safetensors"
+    path = path if path.is_file() else Path(name_or_path)
+    card = _read_card(path)
+    try:
+        content = path.read_bytes()
+        weights = safetensors.torch.load(content)
+    except OSError as error:
+        raise DoapError(f"{path}: cannot be read ({error.strerror})") from error
+    except SafetensorError as error:
+        raise DoapError(f"{path}: not a safetensors file ({error})") from error
+    if hashlib.sha256(content).hexdigest() != card.sha256:
+        raise DoapError(f"{path}: its SHA-256 differs from that in {card_path(path).name}; copy both files again")
+    network = FrameNetwork(card.network)
+    shapes = {key: value.shape for key, value in network.state_dict().items()}
+    if {key: value.shape for key, value in weights.items()} != shapes:
+        raise DoapError(f"{path}: its tensors are not those of the network on its card")
+    load_weights(network, weights, path)
+    return network.requires_grad_(False).eval().to(torch.device(device))
+
+
+def _read_card(path: Path) -> FrameCard:
+    file = card_path(path)
+    try:
+        return FrameCard.model_validate_json(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DoapError(f"{path}: no network that corrects frames, it has no card {file.name}") from error
+    except (ValidationError, ValueError) as error:
+        raise DoapError(f"{file}: not the card of a network that corrects frames") from error

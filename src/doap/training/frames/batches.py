@@ -1,0 +1,102 @@
+"""Batches of tilted views on a device."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from doap.datasets.batches.overlap_tables import OverlapTables
+from doap.datasets.batches.pool_sampling import PoolSampler
+from doap.datasets.batches.resident_frames import decode_photos
+from doap.datasets.tilted.tilted_set import TiltedSet
+from doap.images.atlas import Atlas
+from doap.networks.frames.frame_network import rotations
+from doap.objectives.lists import IgnoreTable
+from doap.training.frames.losses import inverse
+from doap.training.frames.recipe import FrameRecipe
+from doap.types import Progress, no_progress
+
+VIEWS = 2  # of each point in a batch
+
+
+@dataclass(frozen=True, eq=False)
+class FrameBatch:
+    """Detected frames of a batch; rows 2 i and 2 i + 1 show one point.
+
+    Attributes:
+        frames: (M, 2, 3).
+        photos: (M,) photo of each frame.
+        jacobians: (M, 2, 2) affine approximation of the map from the view to the photo.
+        groups: (M,) on the CPU.
+        ignore: Points that overlap.
+    """
+
+    frames: Tensor
+    photos: Tensor
+    jacobians: Tensor
+    groups: Tensor
+    ignore: IgnoreTable
+
+
+class TiltedBatches:
+    """Batches of a tilted set, whose views are kept on a device.
+
+    Args:
+        data: The set.
+        recipe: Size and jitter of the batches.
+        device: Device of the views.
+        progress: Callback while the views are loaded, called as progress(done, total).
+    """
+
+    def __init__(
+        self, data: TiltedSet, recipe: FrameRecipe, device: str | torch.device, progress: Progress = no_progress
+    ) -> None:
+        self._recipe, self._device = recipe, torch.device(device)
+        frames = data.frames
+        used, photos = np.unique(frames.photos, return_inverse=True)
+        self.atlas = Atlas(decode_photos(frames, used, progress), device)
+        self._frames = torch.from_numpy(np.ascontiguousarray(frames.frames)).to(device)
+        self._photos = torch.from_numpy(photos.ravel()).to(device)
+        self._jacobians = torch.from_numpy(data.jacobians()).to(device)
+        self._groups = frames.groups
+        self._tables = OverlapTables(frames, device)
+        points = min(recipe.points_per_photo, recipe.batch_size // VIEWS)
+        pools = max(1, recipe.batch_size // (VIEWS * points))
+        self._sampler = PoolSampler(frames, pools, points, recipe.seed, VIEWS)
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """Iterate over batches without end, epoch after epoch."""
+        random = torch.Generator(self._device).manual_seed(self._recipe.seed)
+        epoch = 0
+        while True:
+            for indices in self._sampler.batches(epoch):
+                items = torch.from_numpy(indices).to(self._device)
+                groups = torch.from_numpy(self._groups[indices])
+                jacobians = self._jacobians[items]
+                frames = self._jitter(self._frames[items], random)
+                if self._recipe.network.corrections == "shape":
+                    frames = align_vertical(frames, jacobians, random)
+                yield FrameBatch(frames, self._photos[items], jacobians, groups, self._tables.ignore_table(indices))
+            epoch += 1
+
+    def _jitter(self, frames: Tensor, random: torch.Generator) -> Tensor:
+        noise = torch.randn(len(frames), 2, generator=random, device=frames.device)
+        angle = torch.deg2rad(self._recipe.rotation_jitter * noise[:, 0])
+        scale = torch.exp2(self._recipe.scale_jitter * noise[:, 1])
+        jitter = scale[:, None, None] * rotations(torch.stack([angle.cos(), angle.sin()], 1))
+        return torch.cat([frames[:, :, :2] @ jitter, frames[:, :, 2:]], 2)
+
+
+def align_vertical(frames: Tensor, jacobians: Tensor, random: torch.Generator) -> Tensor:
+    """Rotate frames so that the y axes of both views of a point show the same random direction of the photo.
+
+    AffNet is trained with patches whose orientation is known; it keeps the y axis.
+    """
+    angle = 2 * torch.pi * torch.rand(len(frames) // VIEWS, generator=random, device=frames.device)
+    direction = torch.stack([angle.cos(), angle.sin()], 1).repeat_interleave(VIEWS, 0)
+    own = (inverse(jacobians @ frames[:, :, :2]) @ direction[:, :, None])[:, :, 0]
+    # The rotation that maps (0, 1) to (x, y) has cosine y and sine -x.
+    rotation = rotations(torch.stack([own[:, 1], -own[:, 0]], 1) / own.norm(dim=1, keepdim=True))
+    return torch.cat([frames[:, :, :2] @ rotation, frames[:, :, 2:]], 2)
