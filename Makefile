@@ -3,6 +3,7 @@
 # make test-slow  the slow tests: killed and parallel trainings, whole studies, the demo, the wheel
 # make lint       ruff and mypy
 # make campaign   attack doap for ten minutes: damaged files, kills, full disks; out/campaign/index.html
+# make docs       build the documentation into out/site
 # make clean      remove the environment, outputs and caches
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ READY := $(VENV)/ready
 # One worker per core, each with one thread: faster than one process with all cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo test test-slow campaign lint clean help
+.PHONY: demo test test-slow campaign docs lint clean help
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -40,6 +41,11 @@ test-slow: $(READY)
 
 campaign: $(READY)
 	PYTHONPATH=tools:tests OMP_NUM_THREADS=1 $(BIN)/python -m campaign
+
+# Links that lead nowhere are errors. Search needs a server: python -m http.server -d out/site
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "out/site/index.html"
 
 clean:
 	rm -rf $(VENV) out dist .mypy_cache .pytest_cache .ruff_cache
