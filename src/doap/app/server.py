@@ -7,7 +7,6 @@ import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +14,8 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI
 
+from doap.app.match.downloads import add_downloads
+from doap.app.match.session import open_store
 from doap.app.protection import Protection
 from doap.app.settings import AppSettings
 from doap.errors import DoapError
@@ -57,6 +58,7 @@ def build_server(settings: AppSettings, folder: Path) -> FastAPI:
     """
     os.environ["GRADIO_TEMP_DIR"] = str(folder)
     app = FastAPI(openapi_url=None)
+    add_downloads(app, open_store(settings))
     gr.mount_gradio_app(
         app,
         build_page(settings),
@@ -71,10 +73,16 @@ def build_server(settings: AppSettings, folder: Path) -> FastAPI:
         pwa=False,
         show_error=True,
         theme=gr.themes.Base(primary_hue="blue", neutral_hue="slate", font=FONT, font_mono=FONT_MONO),
-        css=files("doap.app").joinpath("page.css").read_text(encoding="utf-8"),
+        css=_assets("css"),
+        head=f"<script>{_assets('js')}</script>",
     )
     app.add_middleware(Protection, settings=settings, folder=folder)
     return app
+
+
+def _assets(suffix: str) -> str:
+    """Return all style sheets or scripts of the page and of its tabs, one after the other."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.rglob(f"*.{suffix}")))
 
 
 @contextmanager

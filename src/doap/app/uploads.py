@@ -48,6 +48,10 @@ with without_stub():
             options = {"type": "filepath", "sources": ["upload", "clipboard"], "buttons": []} | options
             super().__init__(label=label, **options)
 
+        def get_config(self, cls: Any = None) -> dict[str, Any]:
+            """Return the options for the browser: those that the constructor of gr.Image names."""
+            return super().get_config(cls or gr.Image)
+
         def preprocess(self, payload: Any) -> str | None:
             """Return the path of the uploaded file, which Gradio has checked to be one of its own files."""
             return None if payload is None else payload.path

@@ -1,7 +1,6 @@
 """`doap match` for two images."""
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from doap.cli.model_options import load_model
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
-    from doap.features import Features, Matches, WideMatches
+    from doap.features import Features, WideMatches
     from doap.folders import MatchSettings
 
 ARCHIVE = ".npz"
@@ -47,6 +46,7 @@ def match_two(
         DoapError: If a file cannot be read or written, or a picture is asked for where an image is missing.
     """
     from doap.features.drawing import check_picture_format
+    from doap.features.report import report_matches
     from doap.files import check_output, write_text
 
     has_images = all(path.suffix != ARCHIVE for path in paths)
@@ -69,14 +69,13 @@ def match_two(
         with errors.status("detecting, describing, matching"):
             first, second = _features(paths, describing)
             matches = settings.match(first, second)
-    geometry = settings.geometry or "none"
     verified = int(matches.inliers.sum())
     kind = "mutual" if settings.mutual else "nearest"
     if is_drawn:
         details = ", ".join(filter(None, (first.model, settings.geometry)))
         matches.draw(paths[0], paths[1], first, second, picture, f"{matches.count_text(kind)} ({details})")
     if json_file:
-        report = _report(paths, geometry, first, second, matches) | (steps or {})
+        report = report_matches((str(paths[0]), str(paths[1])), first, second, matches) | (steps or {})
         write_text(json_file, json.dumps(report, indent=1) + "\n")
     counts = f"{len(first)} and {len(second)} keypoints"
     if settings.geometry is None:
@@ -162,34 +161,3 @@ def _check_keypoints(path: Path, features: "Features") -> None:
     if not len(features):
         height, width = features.size
         raise DoapError(f"{path}: no keypoint found in {width}x{height} pixels; is it flat or tiny?")
-
-
-def _report(
-    paths: tuple[Path, Path], geometry: str, first: "Features", second: "Features", matches: "Matches"
-) -> dict[str, object]:
-    points = [side.tolist() for side in matches.points(first, second)]
-    columns = matches.distances.tolist(), matches.second_distances.tolist(), matches.inliers.tolist()
-    matrices = {"matrix": matches.matrix, "rotation": matches.rotation, "translation": matches.translation}
-    is_posed, is_verified = geometry == "essential", geometry != "none"
-    return {
-        "images": [str(path) for path in paths],
-        "model": first.model,
-        "keypoints": [len(first), len(second)],
-        "geometry": geometry,
-        **{
-            name: None if value is None else value.tolist()
-            for name, value in matrices.items()
-            if name == "matrix" or is_posed
-        },
-        "verified": int(matches.inliers.sum()) if is_verified else None,
-        "matches": [
-            {
-                "a": a,
-                "b": b,
-                "distance": distance,
-                "second_distance": second_distance if math.isfinite(second_distance) else None,
-                "verified": inlier if is_verified else None,
-            }
-            for a, b, distance, second_distance, inlier in zip(*points, *columns, strict=True)
-        ],
-    }

@@ -1,0 +1,116 @@
+"""Downloads of matches, read back by other readers than their writers."""
+
+import csv
+import io
+import json
+import sqlite3
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+import doap
+from doap.app.match.downloads import ROUTE, add_downloads
+from doap.app.match.examples import list_examples
+from doap.app.match.pair import MatchOptions, match_pictures
+from doap.app.match.pictures import read_picture
+from doap.app.match.session import MatchSession, SessionStore
+from doap.app.settings import AppSettings
+from doap.types import no_step_progress
+
+
+@pytest.fixture(scope="module")
+def session() -> MatchSession:
+    (a, first), (b, second) = (read_picture(str(path), AppSettings()) for path in list_examples()[0].paths)
+    options = MatchOptions(("doap-tiny-256b",), 300, None, "homography", 3.0)
+    results = match_pictures((a, b), (first, second), options, "cpu", no_step_progress)
+    return MatchSession((a, b), options, tuple(results))
+
+
+@pytest.fixture(scope="module")
+def client(session: MatchSession) -> TestClient:
+    store = SessionStore(1)
+    store.put("visitor", session)
+    app = FastAPI()
+    add_downloads(app, store)
+    return TestClient(app)
+
+
+def download(client: TestClient, session: MatchSession, kind: str) -> bytes:
+    response = client.get(f"{ROUTE}/{session.token}/0/{kind}")
+    assert response.status_code == 200
+    assert "doap-tiny-256b" in response.headers["content-disposition"]
+    return bytes(response.content)
+
+
+def test_csv_has_one_row_per_match(client: TestClient, session: MatchSession) -> None:
+    rows = list(csv.DictReader(io.StringIO(download(client, session, "csv").decode())))
+    result = session.results[0]
+    points, _ = result.matches.points(result.first, result.second)
+    assert [int(row["index_b"]) for row in rows] == result.matches.indices[:, 1].tolist()
+    np.testing.assert_allclose([float(row["x_a"]) for row in rows], points[:, 0], rtol=1e-6)
+    assert [row["verified"] == "1" for row in rows] == result.matches.inliers.tolist()
+
+
+def test_json_is_that_of_doap_match(client: TestClient, session: MatchSession) -> None:
+    report = json.loads(download(client, session, "json"))
+    assert report["geometry"] == "homography"
+    matrix = session.results[0].matches.matrix
+    assert matrix is not None
+    np.testing.assert_allclose(report["matrix"], matrix)
+    assert len(report["matches"]) == len(session.results[0].matches)
+
+
+def test_npz_is_read_by_the_library(client: TestClient, session: MatchSession, tmp_path: Path) -> None:
+    path = tmp_path / "matches.npz"
+    path.write_bytes(download(client, session, "npz"))
+    np.testing.assert_array_equal(doap.Matches.load(path).indices, session.results[0].matches.indices)
+    np.testing.assert_array_equal(
+        np.load(path)["first_points"], session.results[0].first.keypoints[session.results[0].matches.indices[:, 0]]
+    )
+
+
+def test_the_colmap_folder_has_images_keypoints_and_geometry(
+    client: TestClient, session: MatchSession, tmp_path: Path
+) -> None:
+    zipfile.ZipFile(io.BytesIO(download(client, session, "colmap"))).extractall(tmp_path)
+    result = session.results[0]
+    with sqlite3.connect(tmp_path / "database.db") as database:
+        names = [name for (name,) in database.execute("SELECT name FROM images ORDER BY image_id")]
+        (rows, columns, blob) = database.execute("SELECT rows, cols, data FROM keypoints WHERE image_id = 1").fetchone()
+        (inliers, homography) = database.execute("SELECT data, H FROM two_view_geometries").fetchone()
+    assert all((tmp_path / "images" / name).is_file() for name in names)
+    keypoints = np.frombuffer(blob, np.float32).reshape(rows, columns)
+    np.testing.assert_allclose(keypoints[:, :2], result.first.keypoints + 0.5, rtol=1e-6)
+    verified = np.frombuffer(inliers, np.uint32).reshape(-1, 2)
+    np.testing.assert_array_equal(verified, result.matches.indices[result.matches.inliers])
+    # The homography of COLMAP maps its points as ours maps ours, half a pixel apart.
+    matrix = np.frombuffer(homography, np.float64).reshape(3, 3)
+    first, second = result.matches.verified_points(result.first, result.second)
+    mapped = np.column_stack([first + 0.5, np.ones(len(first))]) @ matrix.T
+    assert np.abs(mapped[:, :2] / mapped[:, 2:] - (second + 0.5)).max() <= session.options.threshold * 1.5
+
+
+def test_the_hloc_folder_has_features_matches_and_pairs(
+    client: TestClient, session: MatchSession, tmp_path: Path
+) -> None:
+    import h5py
+
+    zipfile.ZipFile(io.BytesIO(download(client, session, "hloc"))).extractall(tmp_path)
+    (pairs,) = tmp_path.glob("pairs-*.txt")
+    first, second = pairs.read_text().split()
+    with h5py.File(next(tmp_path.glob("*_matches-*.h5"))) as file:
+        found = file[f"{first}/{second}"]["matches0"][()]
+    expected = np.full(len(session.results[0].first), -1)
+    expected[session.results[0].matches.indices[:, 0]] = session.results[0].matches.indices[:, 1]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("path", ["unknown/0/csv", "{token}/1/csv", "{token}/0/exe", "{token}/-1/csv"])
+def test_other_addresses_are_refused_in_one_line(client: TestClient, session: MatchSession, path: str) -> None:
+    response = client.get(f"{ROUTE}/{path.format(token=session.token)}")
+    assert response.status_code == 404
+    assert len(response.text.splitlines()) == 1
