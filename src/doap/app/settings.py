@@ -24,6 +24,8 @@ class AppSettings:
         file_seconds: Age at which files of visitors are deleted; they are deleted at the end as well.
         max_queue: Number of requests that wait; further ones are refused.
         max_sessions: Number of visitors whose results are kept in memory; the oldest are dropped.
+        max_photos: Number of photos of a training.
+        learn_seconds: Planned time of a training; one that takes twice as long is cut.
     """
 
     host: str = "127.0.0.1"
@@ -39,3 +41,5 @@ class AppSettings:
     file_seconds: int = 1800
     max_queue: int = 24
     max_sessions: int = 16
+    max_photos: int = 30
+    learn_seconds: float = 60.0

@@ -17,6 +17,7 @@ SHOWN_RANKS = 5
 QUERY, CORRECT, WRONG, NEUTRAL = (255, 200, 0), (60, 220, 110), (255, 95, 85), (90, 190, 255)
 DOT, OUTLINE = (120, 200, 255), (0, 0, 0)
 MARK_RADIUS = 11
+PLATE = 26  # pixels, behind a rank
 SUBPIXEL_BITS = 4  # OpenCV's fixed-point coordinates
 
 
@@ -64,7 +65,7 @@ def _enlarge(image: Grey) -> Picture:
 def _fixed(points: NDArray[np.floating]) -> NDArray[np.int32]:
     """Return points of the image as fixed-point pixels of the picture."""
     pixels = (np.asarray(points, np.float64) + 0.5) * SCALE - 0.5
-    return np.round(pixels.clip(-1e5, 1e5) * 2**SUBPIXEL_BITS).astype(np.int32)
+    return np.asarray(np.round(pixels.clip(-1e5, 1e5) * 2**SUBPIXEL_BITS), np.int32)
 
 
 def _ring(picture: Picture, centre: NDArray[np.floating], radius: float, colour: Colour, width: int) -> None:
@@ -101,8 +102,11 @@ def _mark(picture: Picture, centre: NDArray[np.float64], is_correct: bool | None
 
 
 def _number(picture: Picture, centre: NDArray[np.float64], rank: int, beside: int) -> None:
-    """Write a rank to the right of its mark; `beside` marks at the same place shift it."""
+    """Write a rank on a dark plate to the right of its mark; `beside` marks at the same place shift it."""
     x, y = (_fixed(centre) >> SUBPIXEL_BITS).tolist()
-    origin = min(x + MARK_RADIUS + 6 + 24 * beside, picture.shape[1] - 22), max(y + 8, 22)
-    for colour, width in ((OUTLINE, 6), ((255, 255, 255), 2)):
-        cv2.putText(picture, str(rank), origin, cv2.FONT_HERSHEY_SIMPLEX, 0.85, colour, width, cv2.LINE_AA)
+    left = min(max(x + MARK_RADIUS + 4 + PLATE * beside, 0), picture.shape[1] - PLATE)
+    top = min(max(y - PLATE // 2, 0), picture.shape[0] - PLATE)
+    cv2.rectangle(picture, (left, top), (left + PLATE - 2, top + PLATE - 2), OUTLINE, cv2.FILLED)
+    cv2.putText(
+        picture, str(rank), (left + 4, top + PLATE - 8), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (255, 255, 255), 2, cv2.LINE_AA
+    )

@@ -2,18 +2,22 @@
 
 import base64
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import cv2
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from doap.app.rank.ranking import RankedList
 
 SHOWN = 12  # ranks on the page
-TEMPLATE = "list.html.j2"
+TEMPLATES = Environment(
+    loader=FileSystemLoader([Path(__file__).parent, Path(__file__).parent.parent / "learn"]),
+    autoescape=True,
+    undefined=StrictUndefined,
+)
+"""Templates of both tabs; they escape all values."""
 
 Fact = tuple[str, str, str]
 """Term, value and remark."""
@@ -52,7 +56,7 @@ def render_list(
         Entry(format_rank(ranked, position), format_distance(ranked, position), _label(ranked, position), encode(patch))
         for position, patch in enumerate(patches)
     ]
-    return template(TEMPLATE).render(query=encode(query), entries=entries, facts=facts, notes=notes)
+    return TEMPLATES.get_template("list.html.j2").render(query=encode(query), entries=entries, facts=facts, notes=notes)
 
 
 def list_facts(ranked: RankedList) -> list[Fact]:
@@ -87,13 +91,6 @@ def encode(patch: NDArray[np.uint8]) -> str:
     """Encode a grey patch as a data URI of a PNG file."""
     _, content = cv2.imencode(".png", patch)
     return f"data:image/png;base64,{base64.b64encode(content.tobytes()).decode('ascii')}"
-
-
-@lru_cache(maxsize=8)
-def template(name: str, folder: Path = Path(__file__).parent) -> Template:
-    """Load a template of a tab; it escapes all values."""
-    loader = FileSystemLoader(folder)
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template(name)
 
 
 def _label(ranked: RankedList, position: int) -> str:

@@ -14,14 +14,9 @@ JPEG_QUALITY = 88
 with without_stub():
 
     class InlinePicture(gr.Image):
-        """A picture made by the server that can be clicked on, of type (H, W, 3) uint8."""
+        """A picture made by the server, (H, W, 3) uint8. Gradio takes its settings from the parent's signature."""
 
         is_template = True  # shown by the parts of gr.Image
-
-        def __init__(self, label: str, **options: Any) -> None:
-            super().__init__(
-                label=label, show_label=False, interactive=False, buttons=[], elem_classes=["rank-picture"], **options
-            )
 
         def postprocess(self, value: Any) -> ImageData | None:
             """Encode the picture as a data URI."""
@@ -31,3 +26,10 @@ with without_stub():
             _, content = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
             text = base64.b64encode(content.tobytes()).decode("ascii")
             return ImageData(orig_name="picture.jpg", url=f"data:image/jpeg;base64,{text}")
+
+
+def make_picture(label: str, alt: str) -> InlinePicture:
+    """Make a picture that can be clicked on, with an alternative text."""
+    return InlinePicture(
+        label=label, show_label=False, interactive=False, buttons=[], alt_text=alt, elem_classes=["rank-picture"]
+    )

@@ -77,7 +77,7 @@ def rank_items(query: Descriptors, items: Descriptors, correct: NDArray[np.bool_
     """
     is_binary = query.dtype == np.uint8
     if is_binary:
-        distances = np.unpackbits(items ^ query, axis=1).sum(1, dtype=np.float64)
+        distances = np.unpackbits(np.bitwise_xor(items, query, dtype=np.uint8), axis=1).sum(1, dtype=np.float64)
     else:
         distances = np.linalg.norm(items.astype(np.float64) - query, axis=1)
     order = np.argsort(distances, kind="stable")

@@ -9,7 +9,7 @@ from gradio.context import Context
 from doap.app.rank.drawing import to_image_point
 from doap.app.rank.methods import METHODS
 from doap.app.rank.pairs import EXAMPLES, KEYPOINTS, MAX_SIDE, own_pair
-from doap.app.rank.picture import InlinePicture
+from doap.app.rank.picture import make_picture
 from doap.app.rank.store import EXAMPLE, PairStore
 from doap.app.rank.views import hardest_query, random_query, view_query
 from doap.app.reporting import reports_errors
@@ -47,10 +47,10 @@ def build_tab(settings: AppSettings) -> None:
     with gr.Row():
         with gr.Column(min_width=320):
             gr.Markdown("**First picture**: click a keypoint")
-            first = InlinePicture("First picture", alt_text="First picture with its keypoints and the query")
+            first = make_picture("First picture", "First picture with its keypoints and the query")
         with gr.Column(min_width=320):
             gr.Markdown("**Second picture**: the five nearest patches")
-            second = InlinePicture("Second picture", alt_text="Second picture with the five nearest patches")
+            second = make_picture("Second picture", "Second picture with the five nearest patches")
     gr.Markdown(READING)
     with gr.Row(equal_height=True):
         label = "Keypoint number, instead of a click"
@@ -58,27 +58,14 @@ def build_tab(settings: AppSettings) -> None:
         random_button = gr.Button("Random keypoint", size="md", min_width=150)
         hardest_button = gr.Button("Keypoint of lowest AP", size="md", min_width=150)
     listed = gr.HTML(elem_id="rank-list", apply_default_css=False)
-    curve = gr.LinePlot(
-        x="rank",
-        y="precision",
-        x_title="rank",
-        y_title="precision",
-        y_lim=[0, 1.05],
-        height=220,
-        label="Precision at each rank: the share of correct patches up to it",
-        buttons=[],
-        visible=False,
-    )
+    curve = gr.HTML(elem_id="rank-curve", apply_default_css=False)
     shown = [key, query, first, second, listed, curve]
 
     def show(pair_key: str, name: str, index: int) -> list[Any]:
         pair = store.get(pair_key)
         view = view_query(pair, name, index)
         slider = gr.Slider(maximum=len(pair.first.frames) - 1, value=index)
-        plot = gr.LinePlot(visible=False)
-        if view.curve is not None:
-            plot = gr.LinePlot(value=view.curve, x_lim=[1, len(view.curve)], visible=True)
-        return [pair_key, slider, view.first, view.second, view.html, plot]
+        return [pair_key, slider, view.first, view.second, view.html, view.curve]
 
     @reports_errors
     def open_tab(pair_key: str, name: str, content: str | None) -> list[Any]:

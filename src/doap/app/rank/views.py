@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from doap.app.rank import drawing
+from doap.app.rank.curves import Line, render_plot
 from doap.app.rank.drawing import Picture
 from doap.app.rank.list_html import SHOWN, Fact, list_facts, render_list
 from doap.app.rank.methods import cut_patches, extent_of, rank_pair
@@ -29,13 +29,13 @@ class QueryView:
         first: The first picture with the query.
         second: The second picture with the first ranks.
         html: Facts, query patch and ranked patches.
-        curve: Columns rank and precision; None if nothing is known to be correct.
+        curve: Precision at the first ranks; empty if nothing is known to be correct.
     """
 
     first: Picture
     second: Picture
     html: str
-    curve: pd.DataFrame | None
+    curve: str
 
 
 def view_query(pair: RankPair, method: str, query: int) -> QueryView:
@@ -59,12 +59,14 @@ def view_query(pair: RankPair, method: str, query: int) -> QueryView:
     )
 
 
-def precision_curve(ranked: RankedList) -> pd.DataFrame | None:
-    """Return the precision at the first ranks, with the columns rank and precision; None without a correct item."""
+def precision_curve(ranked: RankedList) -> str:
+    """Render the precision at the first ranks; empty without a correct item."""
     if ranked.first_correct is None:
-        return None
+        return ""
     count = min(max(CURVE_RANKS, 2 * ranked.first_correct[1]), len(ranked))
-    return pd.DataFrame({"rank": np.arange(1, count + 1), "precision": ranked.precisions[:count]})
+    points = [(float(rank), float(value)) for rank, value in enumerate(ranked.precisions[:count], 1)]
+    title = "Precision at each rank: the share of correct patches up to it"
+    return render_plot(title, [Line("precision", points)], "rank", (1, count))
 
 
 def hardest_query(pair: RankPair, method: str) -> int:

@@ -1,0 +1,1 @@
+"""The Learn tab: a small descriptor trained on uploaded photos."""

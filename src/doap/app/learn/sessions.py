@@ -1,0 +1,78 @@
+"""Trainings of visitors: what runs, and what of finished ones is still shown."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+from doap.app.learn.jobs import Training
+from doap.app.learn.view import LearnView
+from doap.types import Grey, Kind
+
+UPDATE_SECONDS = 1.0
+
+
+class Sessions:
+    """Views of trainings by visitor, a bounded number, and the trainings that run.
+
+    Args:
+        limit: Number of views to keep; the least recently started are dropped.
+        seconds: Planned time of a training.
+    """
+
+    def __init__(self, limit: int, seconds: float) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._views: OrderedDict[str, LearnView] = OrderedDict()
+        self._running: dict[str, Training] = {}
+        self._lock = threading.Lock()
+
+    def run(self, visitor: str, photos: Sequence[tuple[str, Grey]], kind: Kind, query: int = 0) -> Iterator[LearnView]:
+        """Train, yield the view about once per second, and remove all files at the end.
+
+        The last view has `files` if the training is finished; they exist until the generator goes on.
+
+        Raises:
+            DoapError: If the training fails.
+        """
+        view = LearnView(query=query)
+        training = Training(photos, kind, self._seconds)
+        with self._lock:
+            self._views[visitor] = view
+            self._views.move_to_end(visitor)
+            while len(self._views) > self._limit:
+                self._views.popitem(last=False)
+            self._running[visitor] = training
+        try:
+            for events in training.events(UPDATE_SECONDS):
+                for event in events:
+                    view.add(event)
+                view.files = training.result if view.done else []
+                yield view
+            view.is_stopped = training.is_stopped
+            yield view
+        finally:
+            view.files = []
+            with self._lock:
+                self._running.pop(visitor, None)
+            training.stop()
+
+    def view(self, visitor: str) -> LearnView:
+        """Return the view of a visitor's last training; an empty one if there was none."""
+        with self._lock:
+            return self._views.get(visitor, LearnView())
+
+    def stop(self, visitor: str) -> LearnView:
+        """Stop the training of a visitor, if one runs, remove its files and return its view."""
+        view = self.view(visitor)
+        with self._lock:
+            training = self._running.get(visitor)
+        if training is not None:
+            training.stop()
+        view.is_stopped = view.done is None
+        return view
+
+    def forget(self, visitor: str) -> None:
+        """Stop the training of a visitor who has left and drop its view."""
+        self.stop(visitor)
+        with self._lock:
+            self._views.pop(visitor, None)
