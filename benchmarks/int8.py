@@ -38,6 +38,7 @@ from doap.networks.descriptor import Descriptor
 from doap.networks.inference import optimize_for_inference
 from doap.networks.int8.layers import Layer, read_layers
 from doap.networks.network import PatchNetwork, normalise
+from doap.networks.surround import split_extents
 from doap.types import Descriptors, Frames, Grey
 from machine import RESULTS, write_result
 
@@ -56,10 +57,12 @@ class OnnxFloat(PatchNetwork):
         options.intra_op_num_threads = torch.get_num_threads()
         graph = float_graph(read_layers(model), model.input_size)
         self.session = InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self.two_extents = model.network.two_extents
 
     def forward(self, patches: Tensor) -> Tensor:
         """Compute the activations of (N, 1, S, S) patches."""
-        return torch.from_numpy(self.session.run(None, {"patches": normalise(patches).numpy()})[0])
+        parts = split_extents(patches) if self.two_extents else patches
+        return torch.from_numpy(self.session.run(None, {"patches": normalise(parts).numpy()})[0])
 
 
 def float_graph(layers: Sequence[Layer], size: int) -> bytes:
@@ -76,13 +79,14 @@ def float_graph(layers: Sequence[Layer], size: int) -> bytes:
         ]
         output = "activations" if layer is layers[-1] else f"layer{index}"
         if layer.is_convolution:
-            padding = layer.weight.shape[2] // 2
             strides = [layer.stride] * 2
-            nodes.append(helper.make_node("Conv", inputs, [output], pads=[padding] * 4, strides=strides))
+            nodes.append(helper.make_node("Conv", inputs, [output], pads=[layer.padding] * 4, strides=strides))
         else:
             if before is not None and before.is_convolution:
                 nodes.append(helper.make_node("Transpose", [values], ["nhwc"], perm=[0, 2, 3, 1]))
-                nodes.append(helper.make_node("Flatten", ["nhwc"], ["flat"]))
+                columns = np.array([-1, layer.weight.shape[1]])
+                constants.append(numpy_helper.from_array(columns, "columns"))
+                nodes.append(helper.make_node("Reshape", ["nhwc", "columns"], ["flat"]))
                 inputs[0] = "flat"
             nodes.append(helper.make_node("Gemm", inputs, [output], transB=1))
         values = output

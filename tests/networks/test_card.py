@@ -45,7 +45,8 @@ def test_a_card_round_trips_and_its_keys_do_not_change(tmp_path: Path) -> None:
         "origin",
     ]
     assert list(content["architecture"]) == [
-        "network", "dimensions", "width", "depth", "transformer", "transformer_bounded", "transformer_padding"
+        "network", "dimensions", "width", "depth", "surround", "transformer", "transformer_bounded",
+        "transformer_padding",
     ]  # fmt: skip
     assert list(content["origin"]) == ["licence", "data", "training_sets", "sources", "recipe", "figures", "notes"]
     assert list(content["origin"]["sources"][0]) == ["source", "licence", "photos"]

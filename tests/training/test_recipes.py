@@ -75,16 +75,18 @@ TINY = {"network": "tiny", "dropout": 0, "bin_power": 1.5, "bins": None, **MATCH
 DISTILLED = {"teacher": "doap-128", "distillation_weight": 5}
 ALIGNED = {"transformer": True, "transformer_bounded": True, "transformer_padding": "replicate",
            "transformer_lr_divisor": 10000}  # fmt: skip
+SURROUND = {"surround": True, "extent": 24, "zoom": 2, "blur": 1.3, "compression": 0.2, "prefixes": [32, 64]}
 OURS: dict[str, dict[str, Any]] = {
     "frames-real": {**REAL, **UNEVEN, "pooled_weight": 0.3, "epochs": 12},
     "frames-binary": {**BINARY, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 9, "distillation_weight": 3},
-    "frames-large-real": {
-        **REAL, **UNEVEN, "network": "residual", "width": 64, "depth": 2, "pooled_weight": 0.3, "epochs": 12,
-        "ema_decay": 0.99,
+    "frames-surround-real": {**REAL, **UNEVEN, **SURROUND, "width": 24, "pooled_weight": 0.3, "epochs": 8},
+    "frames-surround-binary": {
+        **BINARY, **UNEVEN, **SURROUND, "width": 24, "teacher": "doap-128", "distillation_weight": 3,
+        "pooled_weight": 0, "prefixes": [64, 128], "epochs": 6,
     },
-    "frames-two-extents-real": {
-        **REAL, **UNEVEN, "network": "cs-l2net", "dimensions": 256, "extent": 24, "zoom": 1, "pooled_weight": 0.3,
-        "epochs": 12,
+    "frames-large-real": {
+        **REAL, **UNEVEN, **SURROUND, "network": "residual", "width": 48, "depth": 2, "pooled_weight": 0.3,
+        "ema_decay": 0.99, "epochs": 5,
     },
     "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 5},
     "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, **DISTILLED, "lr": 2, "epochs": 6, "teacher": "doap-256b"},
@@ -104,6 +106,7 @@ TABLE = {
     },  # as Liberty is one sequence
     **{name: {**FRAMES, **values} for name, values in OURS.items()},
     "photos-real": {**REAL, "bin_power": 1.5, "pooled_weight": 0, "epochs": 20, "lr": 2},
+    "photos-tiny-real": {**REAL, "network": "tiny", "width": 48, "dropout": 0, "bin_power": 1.5, "epochs": 20, "lr": 6},
     "photos-binary": {**BINARY, "bin_power": 1.5, "pooled_weight": 0, "epochs": 20, "lr": 2},
 }
 

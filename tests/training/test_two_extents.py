@@ -1,4 +1,4 @@
-"""A centre-surround network that reads a patch at two extents, from the training to the use."""
+"""A network that reads a patch at two extents, from the training to the use."""
 
 from pathlib import Path
 
@@ -9,38 +9,47 @@ import torch.nn.functional as F
 
 from doap import FrameSet, detect_and_describe, extract_patches, load
 from doap.bridges.onnx import export_model
-from doap.networks.centre_surround import CentreSurround
+from doap.evaluation.harness.methods import open_methods
+from doap.networks.l2net import L2Net
+from doap.networks.network import normalise
+from doap.networks.surround import StackExtents
 from doap.training.recipe import read_recipe
 from doap.training.trainer import train
 from doap.types import Grey
 
 SMALL = ["width=2", "dimensions=16", "batch_size=40", "views_per_group=2", "sampling=groups", "source_weights=null",
-         "epochs=1", "val_fraction=0.5", "precision=fp32"]  # fmt: skip
+         "epochs=1", "val_fraction=0.5", "precision=fp32", "prefixes=[8]"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def model_path(frames: FrameSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights of a short training of the shipped recipe."""
     run = tmp_path_factory.mktemp("two-extents") / "run"
-    train(read_recipe("frames-two-extents-real", SMALL), frames, run)
+    train(read_recipe("frames-surround-real", SMALL), frames, run)
     return run / "weights.safetensors"
 
 
 def test_keypoints_are_described_at_both_extents(model_path: Path, photo: Grey) -> None:
     model = load(model_path, fast=False)
-    assert isinstance(model.network, CentreSurround)
+    assert isinstance(model.network, L2Net)
     assert (model.extent, model.input_size) == (24.0, 64)
     features = detect_and_describe(photo, model, max_keypoints=50)
-    centre, surround = (
+    centre, whole = (
         torch.from_numpy(extract_patches(photo, features.frames, 32, extent))[:, None].float() for extent in (12, 24)
     )
+    end = next(index for index, layer in enumerate(model.network.layers) if isinstance(layer, StackExtents))
+    parts = torch.stack([centre, whole], 1).flatten(0, 1)
     with torch.no_grad():
-        towers = [model.network.centre(centre), model.network.surround(surround)]
-    found, expected = torch.from_numpy(features.descriptors), F.normalize(torch.cat(towers, 1))
-    # The centre is the patch of extent 12, but for single pixels that are rounded differently.
-    torch.testing.assert_close(F.normalize(found[:, :8]), F.normalize(towers[0]), atol=5e-3, rtol=0)
-    # The surround is that of 24, but for the filter that halves it.
-    assert (found * expected).sum(1).median() > 0.95
+        expected = F.normalize(model.network.layers[end:](model.network.layers[:end](normalise(parts))).flatten(1))
+    # The centre is the patch of extent 12 and the whole that of 24, but for rounding and the filter that halves it.
+    assert (torch.from_numpy(features.descriptors) * expected).sum(1).median() > 0.98
+
+
+def test_a_given_extent_is_that_of_the_centre_in_benchmarks(model_path: Path) -> None:
+    methods = open_methods([str(model_path), "rootsift"], "cpu", 12.0)
+    assert [method.extent for method in methods] == [24.0, 12.0]
+    (own,) = open_methods([str(model_path)], "cpu")
+    assert own.extent == 24.0
 
 
 @pytest.mark.slow

@@ -33,6 +33,10 @@ class Architecture(BaseModel):
     depth: int = Field(
         default=DEFAULT_DEPTH, gt=0, le=64, description="residual blocks per resolution; network=residual only"
     )
+    surround: bool = Field(
+        default=False,
+        description="read 64x64 patches: their centre, and the whole at half the resolution; l2net and residual only",
+    )
     transformer: bool = Field(default=False, description="align patches with a Spatial Transformer first")
     transformer_bounded: bool = Field(
         default=True, description="bound the predicted transformation by a tanh; false in the paper"
@@ -45,6 +49,10 @@ class Architecture(BaseModel):
     def _check_architecture(self) -> Self:
         if self.network != "residual" and self.depth != DEFAULT_DEPTH:
             raise ValueError(f"depth={self.depth} needs network=residual, not {self.network}")
+        if self.surround and self.network not in ("l2net", "residual"):
+            raise ValueError(f"surround=true needs network=l2net or residual, not {self.network}")
+        if self.surround and self.transformer:
+            raise ValueError("surround=true reads 64x64 patches, but a transformer outputs 32x32: set one to false")
         if not self.transformer and not (self.transformer_bounded and self.transformer_padding == "replicate"):
             raise ValueError("transformer_bounded and transformer_padding need transformer=true")
         if self.network.startswith("cs-l2net") and self.transformer:
@@ -58,9 +66,8 @@ class Architecture(BaseModel):
         return self
 
 
-# Besides residual, which has a depth.
+# Those without further settings.
 _NETWORKS: dict[str, Callable[[int, int, float], PatchNetwork]] = {
-    "l2net": L2Net,
     "l2net-mean": MeanL2Net,
     "cs-l2net": CentreSurround,
     "cs-l2net-mean": MeanCentreSurround,
@@ -74,7 +81,9 @@ def build_network(architecture: Architecture, dropout: float = 0.0) -> PatchNetw
     dimensions, width = architecture.dimensions, architecture.width
     network: PatchNetwork
     if architecture.network == "residual":
-        network = Residual(dimensions, width, dropout, architecture.depth)
+        network = Residual(dimensions, width, dropout, architecture.depth, architecture.surround)
+    elif architecture.network == "l2net":
+        network = L2Net(dimensions, width, dropout, architecture.surround)
     else:
         network = _NETWORKS[architecture.network](dimensions, width, dropout)
     if not architecture.transformer:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from doap.networks.network import LayeredNetwork, conv_layer, initialise
+from doap.networks.surround import StackExtents
 
 INPUT_SIZE = 32
 
@@ -19,22 +20,37 @@ class L2Net(LayeredNetwork):
         dimensions: Length of the output: dimensions of the descriptor, or its bits.
         width: Channels of the first layer; the other layers have 1, 2 or 4 times as many.
         dropout: Dropout probability before the last layer.
+        surround: Whether to read 64x64 patches, see `doap.networks.surround`.
     """
 
-    def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1) -> None:
-        super().__init__(dimensions, INPUT_SIZE)
+    def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1, surround: bool = False) -> None:
+        super().__init__(dimensions, INPUT_SIZE, surround)
         layers: list[nn.Module] = []
         channels = 1
         for factor, stride in ((1, 1), (1, 1), (2, 2), (2, 1), (4, 2), (4, 1)):
             layers += conv_layer(channels, factor * width, 3, stride)
             channels = factor * width
-        layers += [
-            nn.Dropout(dropout),
-            nn.Conv2d(channels, dimensions, INPUT_SIZE // 4, bias=False),
-            nn.BatchNorm2d(dimensions, affine=False),
-        ]
+        layers += last_layer(channels, dimensions, dropout, surround)
         self.layers = nn.Sequential(*layers)
         initialise(self)
+
+
+def last_layer(channels: int, dimensions: int, dropout: float, surround: bool) -> list[nn.Module]:
+    """Return the convolution that covers the whole 8x8 map, or those of centre and surroundings, with what is around.
+
+    Args:
+        channels: Channels of the maps.
+        dimensions: Length of the output.
+        dropout: Dropout probability before it.
+        surround: Whether it reads two maps per patch.
+    """
+    side = INPUT_SIZE // 4
+    return [
+        *([StackExtents()] if surround else []),
+        nn.Dropout(dropout),
+        nn.Conv2d(channels, dimensions, (2 * side, side) if surround else side, bias=False),
+        nn.BatchNorm2d(dimensions, affine=False),
+    ]
 
 
 class MeanL2Net(L2Net):

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from doap.errors import DoapError
+from doap.networks.surround import split_extents
 
 EPS = nn.BatchNorm2d(1).eps
 """Added to variances by the batch normalisation of networks."""
@@ -24,7 +25,12 @@ class PatchNetwork(nn.Module):
     Args:
         dimensions: Length of the output: dimensions of the descriptor, or its bits.
         input_size: S, side of the patches in pixels.
+
+    Attributes:
+        two_extents: Whether the network reads the centre of a patch and the whole, see `doap.networks.surround`.
     """
+
+    two_extents = False
 
     def __init__(self, dimensions: int, input_size: int) -> None:
         super().__init__()
@@ -79,9 +85,19 @@ class PatchNetwork(nn.Module):
 
 
 class LayeredNetwork(PatchNetwork):
-    """Base class of networks that are a sequence of layers on normalised patches. Subclasses set `layers`."""
+    """Base class of networks that are a sequence of layers on normalised patches. Subclasses set `layers`.
+
+    Args:
+        dimensions: Length of the output, see `PatchNetwork`.
+        layer_size: Side of the patches that the first layer reads.
+        surround: Whether the network reads patches of twice that side, see `doap.networks.surround`.
+    """
 
     layers: nn.Sequential
+
+    def __init__(self, dimensions: int, layer_size: int, surround: bool = False) -> None:
+        super().__init__(dimensions, 2 * layer_size if surround else layer_size)
+        self.two_extents = surround
 
     def forward(self, patches: Tensor) -> Tensor:
         """Compute activations.
@@ -92,19 +108,23 @@ class LayeredNetwork(PatchNetwork):
         Returns:
             (N, dimensions) raw activations.
         """
-        self.check(patches)
-        activations: Tensor = self.layers(normalise(patches).to(self.dtype))
+        activations: Tensor = self.layers(self.first_input(patches))
         return activations.flatten(1)
 
     def forward_with_maps(self, patches: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Compute activations and two maps, see `PatchNetwork`; the last map holds the activations."""
-        self.check(patches)
         convolution, normalisation, *layers = self.layers
-        first: Tensor = normalisation(convolution(normalise(patches).to(self.dtype)))
+        first: Tensor = normalisation(convolution(self.first_input(patches)))
         values = first.clone()  # the ReLU that follows works in place
         for layer in layers:
             values = layer(values)
-        return values.flatten(1), [first, values]
+        return values.flatten(1), [first.reshape(len(patches), -1, *first.shape[2:]), values]
+
+    def first_input(self, patches: Tensor) -> Tensor:
+        """Return the input of the first layer: normalised patches, or their normalised centres and surroundings."""
+        self.check(patches)
+        parts = split_extents(patches) if self.two_extents else patches
+        return normalise(parts).to(self.dtype)
 
 
 def conv_layer(in_channels: int, out_channels: int, kernel_size: int, stride: int) -> list[nn.Module]:

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from doap.networks.l2net import INPUT_SIZE
+from doap.networks.l2net import INPUT_SIZE, last_layer
 from doap.networks.network import LayeredNetwork, conv_layer, initialise
 
 
@@ -43,18 +43,17 @@ class Residual(LayeredNetwork):
         width: Channels of the first layer; the other layers have 1, 2 or 4 times as many.
         dropout: Dropout probability before the last layer.
         depth: Residual blocks at each of the two lower resolutions.
+        surround: Whether to read 64x64 patches, see `doap.networks.surround`.
     """
 
-    def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1, depth: int = 2) -> None:
-        super().__init__(dimensions, INPUT_SIZE)
+    def __init__(
+        self, dimensions: int = 128, width: int = 32, dropout: float = 0.1, depth: int = 2, surround: bool = False
+    ) -> None:
+        super().__init__(dimensions, INPUT_SIZE, surround)
         layers: list[nn.Module] = [*conv_layer(1, width, 3, 1), *conv_layer(width, width, 3, 1)]
         for channels in (width, 2 * width):
             layers += conv_layer(channels, 2 * channels, 3, 2)
             layers += [ResidualBlock(2 * channels) for _ in range(depth)]
-        layers += [
-            nn.Dropout(dropout),
-            nn.Conv2d(4 * width, dimensions, INPUT_SIZE // 4, bias=False),
-            nn.BatchNorm2d(dimensions, affine=False),
-        ]
+        layers += last_layer(4 * width, dimensions, dropout, surround)
         self.layers = nn.Sequential(*layers)
         initialise(self)

@@ -24,6 +24,15 @@ def convolve(maps: NDArray[np.int64], weight: NDArray[np.int8], stride: int, pad
     return sums
 
 
+def split_patches(patches: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the centre of each (1, 2S, 2S) patch and the mean of its blocks of 2x2 pixels, one after the other."""
+    parts = []
+    for patch in patches[:, 0]:
+        side = len(patch) // 2
+        parts += [patch[side // 2 : -side // 2, side // 2 : -side // 2], patch.reshape(side, 2, side, 2).mean((1, 3))]
+    return np.stack(parts)[:, None]
+
+
 def run_reference(
     layers: Sequence[Layer], ranges: Sequence[float], patches: NDArray[np.float32]
 ) -> NDArray[np.float64]:
@@ -36,11 +45,12 @@ def run_reference(
         quantized = quantize_weights(layer.weight, layer.bias, quantization.scale)
         centred = values.astype(np.int64) - int(quantization.zero_point)
         if layer.is_convolution:
-            sums = convolve(centred, quantized.weight, layer.stride, layer.weight.shape[2] // 2)
+            sums = convolve(centred, quantized.weight, layer.stride, layer.padding)
             sums += quantized.bias.reshape(1, -1, 1, 1)
             scale = (quantized.scale * quantization.scale).reshape(1, -1, 1, 1)
         else:
-            rows = centred.transpose(0, 2, 3, 1).reshape(len(centred), -1) if centred.ndim == 4 else centred
+            # Maps of the parts of a patch follow each other.
+            rows = centred.transpose(0, 2, 3, 1).reshape(-1, layer.weight.shape[1]) if centred.ndim == 4 else centred
             sums = rows @ quantized.weight.T.astype(np.int64) + quantized.bias
             scale = quantized.scale * quantization.scale
         outputs: NDArray[np.float64] = np.multiply(sums, scale, dtype=np.float64)
@@ -51,7 +61,12 @@ def run_reference(
     raise AssertionError("no layer")
 
 
-def random_layers(first_stride: int, first_side: int) -> list[Layer]:
+def _padding(stride: int, side: int) -> int:
+    """Return the padding that divides the side of a map by the stride."""
+    return (side - stride + 1) // 2
+
+
+def random_layers(first_stride: int, first_side: int, parts: int = 1) -> list[Layer]:
     random = np.random.default_rng(1)
 
     def sample(*shape: int) -> NDArray[np.float64]:
@@ -59,41 +74,44 @@ def random_layers(first_stride: int, first_side: int) -> list[Layer]:
 
     side = 16 // first_stride // 2
     return [
-        Layer(sample(8, 1, first_side, first_side), sample(8), True, first_stride),
-        Layer(sample(12, 8, 3, 3), sample(12), True, 2),
-        Layer(sample(6, 12 * side * side), sample(6), False),
+        Layer(sample(8, 1, first_side, first_side), sample(8), True, first_stride, _padding(first_stride, first_side)),
+        Layer(sample(12, 8, 3, 3), sample(12), True, 2, 1),
+        Layer(sample(6, parts * 12 * side * side), sample(6), False),
         Layer(sample(5, 6), sample(5), False),
     ]
 
 
 @pytest.mark.parametrize("signed", [False, True], ids=["x86", "ARM"])
-@pytest.mark.parametrize(("stride", "side"), [(1, 3), (2, 7), (2, 3), (1, 7)])
+@pytest.mark.parametrize("surround", [False, True], ids=["patch", "surround"])
+@pytest.mark.parametrize(("stride", "side"), [(1, 3), (2, 7), (2, 3), (1, 7), (4, 8)])
 @pytest.mark.parametrize("ranges", [[3.0, 2.0, 1.5, 1.0], [0.5, 0.3, 0.2, 0.1]], ids=["fitting", "saturating"])
-def test_sums_are_those_of_integers(signed: bool, stride: int, side: int, ranges: list[float]) -> None:
-    layers = random_layers(stride, side)
-    patches = np.random.default_rng(2).normal(size=(9, 1, 16, 16)).astype(np.float32)
-    block = block_size(layers[0])
-    session = InferenceSession(build_graph(layers, ranges, 16, signed), providers=["CPUExecutionProvider"])
-    activations = session.run(None, {"patches": patches.reshape(9, 16, 16 // block, block)})[0]
-    expected = run_reference(layers, ranges, patches)
+def test_sums_are_those_of_integers(signed: bool, stride: int, side: int, ranges: list[float], surround: bool) -> None:
+    layers = random_layers(stride, side, parts=2 if surround else 1)
+    size, block = 32 if surround else 16, block_size(layers[0])
+    patches = np.random.default_rng(2).normal(size=(9, 1, size, size)).astype(np.float32)
+    graph = build_graph(layers, ranges, size, signed, surround)
+    session = InferenceSession(graph, providers=["CPUExecutionProvider"])
+    activations = session.run(None, {"patches": patches.reshape(9, size, size // block, block)})[0]
+    expected = run_reference(layers, ranges, split_patches(patches) if surround else patches)
     # onnxruntime scales the sums in float32: a value halfway between two integers may be rounded the other way.
     step = ranges[-1] / 127 * np.abs(layers[-1].weight).max()
     assert np.abs(activations - expected).max() <= 2 * step
     assert np.mean(np.abs(activations - expected) < step / 100) > 0.9
 
 
-@pytest.mark.parametrize(("stride", "side"), [(1, 3), (2, 7), (2, 9), (1, 5)])
+@pytest.mark.parametrize(("stride", "side"), [(1, 3), (2, 7), (2, 9), (1, 5), (4, 8)])
 def test_the_first_layer_computes_blocks_of_pixels(stride: int, side: int) -> None:
     random = np.random.default_rng(3)
     weights = quantize_weights(random.normal(size=(3, 1, side, side)), random.normal(size=3), np.float32(1))
-    widened, (left, right) = widen_first_layer(weights, stride)
+    padding = _padding(stride, side)
+    widened, (left, right) = widen_first_layer(weights, stride, padding)
     block, taps = 4 * stride, widened.weight.shape[2:]
     assert np.count_nonzero(widened.weight) == 4 * np.count_nonzero(weights.weight)
     patches = random.integers(-128, 128, (2, 1, 32, 32))
-    expected = convolve(patches, weights.weight, stride, side // 2)
+    expected = convolve(patches, weights.weight, stride, padding)
 
     blocks = patches.reshape(2, 32, 32 // block, block)
-    padded = np.pad(blocks, ((0, 0), (side // 2, side // 2), (left, right), (0, 0)))
+    padded = np.pad(blocks, ((0, 0), (padding, padding), (left, right), (0, 0)))
     for row in range(32 // stride):
         for column in range(32 // block):
             window = padded[:, row * stride : row * stride + taps[0], column : column + taps[1]]

@@ -99,8 +99,8 @@ class Method:
         name: Name in tables, unique in the comparison.
         spec: Name or path that the user gave.
         model: Model that describes patches.
-        extent: Half a patch's side in units of its frame's scale, for patches extracted from images. None selects the
-            model's own extent.
+        extent: Half a patch's side in units of its frame's scale, for patches extracted from images; for a network
+            with surroundings, that of the centre. None selects the model's own extent.
         extractor: Extractor shared by the methods of a comparison.
         cache: Cache shared by the methods of a comparison.
         detector: Name in `DETECTORS` of the detector whose frames are described; a model's own extent may depend on it.
@@ -121,7 +121,7 @@ class Method:
         self.model = to_inference(model)
         self._exact = model
         self.in_image = extent is None and spec in IN_IMAGE
-        self.extent = model.extent_for(detector) if extent is None else extent
+        self.extent = model.extent_for(detector) if extent is None else extent * (2 if model.network.two_extents else 1)
         self._extractor = extractor
         self._cache = cache
 
@@ -239,8 +239,8 @@ def open_methods(
     Args:
         specs: Names and paths accepted by `doap.load`. Two models of the same name are listed by their paths.
         device: Device that computes descriptors.
-        extent: Extent at which all methods extract patches from images. By default each uses its own, and SIFT is
-            computed in the image.
+        extent: Extent at which all methods extract patches from images; for a network with surroundings, that of the
+            centre. By default each uses its own, and SIFT is computed in the image.
         cache: Cache of descriptors; by default in the user's cache.
         detector: Name in `DETECTORS` of the detector whose frames are described; none for sets of patches.
 

@@ -19,7 +19,9 @@ PIXELS_PER_STEP = 4  # neighbouring output pixels of the first layer that are co
 NORMALISATION_EPSILON = 1e-6  # of `doap.networks.network.normalise`
 
 
-def build_graph(layers: Sequence[Layer], ranges: Sequence[float], size: int, signed_activations: bool) -> bytes:
+def build_graph(
+    layers: Sequence[Layer], ranges: Sequence[float], size: int, signed_activations: bool, surround: bool = False
+) -> bytes:
     """Build the int8 graph of a network.
 
     Args:
@@ -27,6 +29,7 @@ def build_graph(layers: Sequence[Layer], ranges: Sequence[float], size: int, sig
         ranges: Largest magnitude of the input of each layer.
         size: Side of the patches.
         signed_activations: Whether to store activations in int8 instead of uint8.
+        surround: Whether the first layer reads the centre of a patch and the whole, see `doap.networks.surround`.
 
     Returns:
         Serialised ONNX model that maps (N, size, size / b, b) float patches with grey values in 0..255, b of
@@ -37,18 +40,20 @@ def build_graph(layers: Sequence[Layer], ranges: Sequence[float], size: int, sig
         for index, largest in enumerate(ranges)
     ]
     graph = _Graph(signed_activations)
-    block = block_size(layers[0])
-    values = _add_normalisation(graph, (size, size // block, block))
+    block, layer_size = block_size(layers[0]), size // 2 if surround else size
+    shape = (layer_size, layer_size // block, block)
+    values = _add_normalisation(graph, _add_split(graph, size, shape) if surround else INPUT, shape)
     values = graph.add_node("QuantizeLinear", [values, *graph.add_quantization(quantizations[0])])
     for index, layer in enumerate(layers):
         quantized = quantize_weights(layer.weight, layer.bias, quantizations[index].scale)
         input_, output = quantizations[index], (*quantizations[index + 1 :], None)[0]
         if layer.is_convolution:
             assert output is not None, "a linear layer comes last"
-            values = _add_convolution(graph, values, layer, quantized, input_, output, size if index == 0 else None)
+            first_size = layer_size if index == 0 else None
+            values = _add_convolution(graph, values, layer, quantized, input_, output, first_size)
         else:
             if layers[index - 1].is_convolution:
-                values = graph.add_node("Flatten", [values])
+                values = graph.add_node("Reshape", [values, np.array([-1, layer.weight.shape[1]])])
             values = _add_linear(graph, values, quantized, input_, output)
     return graph.serialise(values, (size, size // block, block), len(layers[-1].bias))
 
@@ -58,21 +63,24 @@ def block_size(first: Layer) -> int:
     return PIXELS_PER_STEP * first.stride
 
 
-def widen_first_layer(quantized: QuantizedWeights, stride: int) -> tuple[QuantizedWeights, tuple[int, int]]:
+def widen_first_layer(
+    quantized: QuantizedWeights, stride: int, padding: int
+) -> tuple[QuantizedWeights, tuple[int, int]]:
     """Return the convolution that reads blocks of pixels and computes blocks of output pixels.
 
     A convolution of one channel uses a fraction of the width of a dot product. The same sums, of blocks of neighbouring
     pixels of a row as channels, with zeros for the pixels that do not take part, are several times faster.
 
     Args:
-        quantized: Weights (C, 1, k, k) of a convolution with padding k // 2.
+        quantized: Weights (C, 1, k, k) of a convolution.
         stride: Its stride.
+        padding: Its padding.
 
     Returns:
         Weights (PIXELS_PER_STEP · C, block, k, blocks), and the blocks of padding on the left and on the right.
     """
     channels, _, side, _ = quantized.weight.shape
-    block, padding = PIXELS_PER_STEP * stride, side // 2
+    block = PIXELS_PER_STEP * stride
     left, right = -(-padding // block), max(0, (block - stride - padding + side - 1) // block)
     weight = np.zeros((PIXELS_PER_STEP, channels, block, side, left + 1 + right), np.int8)
     for pixel in range(PIXELS_PER_STEP):
@@ -116,14 +124,24 @@ class _Graph(GraphBuilder):
         return model
 
 
-def _add_normalisation(graph: _Graph, shape: tuple[int, int, int]) -> str:
+def _add_split(graph: _Graph, size: int, shape: tuple[int, int, int]) -> str:
+    """Add the split of patches into centre and whole, as `doap.networks.surround.split_extents`."""
+    patches = graph.add_node("Reshape", [INPUT, np.array([-1, 1, size, size])])
+    start, end = np.array([size // 4] * 2), np.array([size - size // 4] * 2)
+    centre = graph.add_node("Slice", [patches, start, end, np.array([2, 3])])
+    whole = graph.add_node("AveragePool", [patches], kernel_shape=[2, 2], strides=[2, 2])
+    parts = graph.add_node("Concat", [centre, whole], axis=1)
+    return graph.add_node("Reshape", [parts, np.array([-1, *shape])])
+
+
+def _add_normalisation(graph: _Graph, patches: str, shape: tuple[int, int, int]) -> str:
     """Add the normalisation of patches, as `doap.networks.network.normalise`.
 
     onnxruntime's LayerNormalization computes the variance as a difference of squares. This is inexact for patches that
     are bright and of low contrast, therefore the mean is subtracted before it.
     """
-    mean = graph.add_node("ReduceMean", [INPUT, np.array([1, 2, 3])])
-    centred = graph.add_node("Sub", [INPUT, mean])
+    mean = graph.add_node("ReduceMean", [patches, np.array([1, 2, 3])])
+    centred = graph.add_node("Sub", [patches, mean])
     ones = graph.add_constant(np.ones(shape, np.float32))
     return graph.add_node("LayerNormalization", [centred, ones], axis=1, epsilon=NORMALISATION_EPSILON)
 
@@ -138,10 +156,10 @@ def _add_convolution(
     first_size: int | None,
 ) -> str:
     """Add a convolution; `first_size` is the side of the patches if it is the first, else None."""
-    padding, strides = layer.weight.shape[2] // 2, [layer.stride, layer.stride]
+    padding, strides = layer.padding, [layer.stride, layer.stride]
     pads = [padding] * 4
     if first_size is not None:
-        quantized, (left, right) = widen_first_layer(quantized, layer.stride)
+        quantized, (left, right) = widen_first_layer(quantized, layer.stride, padding)
         pads, strides = [padding, left, padding, right], [layer.stride, 1]
     values = graph.add_node(
         "QLinearConv",

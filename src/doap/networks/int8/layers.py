@@ -13,7 +13,7 @@ from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import fold_normalisation
 from doap.networks.l2net import L2Net
-from doap.networks.network import normalise
+from doap.networks.network import LayeredNetwork
 from doap.networks.tiny import Tiny
 
 
@@ -26,13 +26,15 @@ class Layer:
             in the order (row, column, channel). Float64.
         bias: (out channels,) float64.
         relu: Whether ReLU follows.
-        stride: Stride of a convolution. Its padding is k // 2.
+        stride: Stride of a convolution.
+        padding: Its padding on all sides.
     """
 
     weight: NDArray[np.float64]
     bias: NDArray[np.float64]
     relu: bool
     stride: int = 1
+    padding: int = 0
 
     @property
     def is_convolution(self) -> bool:
@@ -46,7 +48,7 @@ def read_layers(model: Descriptor) -> list[Layer]:
     Raises:
         DoapError: If the model is neither an L2Net nor a Tiny.
     """
-    modules = [module for module in _folded(model) if isinstance(module, nn.Conv2d | nn.Linear | nn.ReLU)]
+    modules = [module for module in _fold(model).layers if isinstance(module, nn.Conv2d | nn.Linear | nn.ReLU)]
     layers = []
     for module, following in zip(modules, [*modules[1:], None], strict=True):
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -63,27 +65,28 @@ def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
         patches: (N, 1, S, S) float, grey values in 0..255.
 
     Returns:
-        One float32 tensor with N rows per layer of `read_layers`; those after the first are outputs of the layer
-        before, after its ReLU.
+        One float32 tensor with N rows per layer of `read_layers`, 2N before the last layer of a network with
+        surroundings; those after the first are outputs of the layer before, after its ReLU.
     """
-    inputs, values = [], normalise(patches.double())
-    for module in _folded(model):
+    network = _fold(model)
+    inputs, values = [], network.first_input(patches.double())
+    for module in network.layers:
         if isinstance(module, nn.Conv2d | nn.Linear):
             inputs.append(values.float())
         values = F.relu(values) if isinstance(module, nn.ReLU) else module(values)  # not in place
     return inputs
 
 
-def _folded(model: Descriptor) -> nn.Sequential:
-    """Return the layers of a model in float64 with folded batch normalisation."""
+def _fold(model: Descriptor) -> LayeredNetwork:
+    """Return the network of a model in float64 with folded batch normalisation."""
     network = model.network
     if type(network) not in (L2Net, Tiny):  # subclasses of L2Net compute more than its layers
         raise DoapError(
             f"{model.name}: {type(network).__name__} has no int8 form, only L2Net and Tiny have; load it without int8"
         )
-    layers = fold_normalisation(deepcopy(network).eval().cpu().double()).layers
-    assert isinstance(layers, nn.Sequential)
-    return layers
+    folded = fold_normalisation(deepcopy(network).eval().cpu().double())
+    assert isinstance(folded, LayeredNetwork)
+    return folded
 
 
 def _read_layer(module: nn.Conv2d | nn.Linear, relu: bool) -> Layer:
@@ -93,4 +96,4 @@ def _read_layer(module: nn.Conv2d | nn.Linear, relu: bool) -> Layer:
         return Layer(weight.numpy(), bias.numpy(), relu)
     if module.padding[0] == 0:  # covers the whole map
         return Layer(weight.permute(0, 2, 3, 1).flatten(1).numpy(), bias.numpy(), relu)
-    return Layer(weight.numpy(), bias.numpy(), relu, module.stride[0])
+    return Layer(weight.numpy(), bias.numpy(), relu, module.stride[0], int(module.padding[0]))

@@ -61,7 +61,8 @@ def build_int8_graph(model: Descriptor, ranges: Sequence[float], signed_activati
         raise DoapError(f"{error.name} is not installed; run: pip install 'doap[onnx]'") from error
     if len(ranges) != len(layers) or not all(0 < largest < float("inf") for largest in ranges):
         raise DoapError(f"{model.name}: activation ranges must be {len(layers)} positive numbers; calibrate it again")
-    return build_graph(layers, ranges, model.input_size, signed_activations), block_size(layers[0])
+    surround = model.network.two_extents
+    return build_graph(layers, ranges, model.input_size, signed_activations, surround), block_size(layers[0])
 
 
 class Int8Network(PatchNetwork):
