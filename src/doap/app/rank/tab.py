@@ -42,7 +42,10 @@ def build_tab(settings: AppSettings) -> None:
         method = gr.Dropdown(labels, value=next(iter(METHODS)), label="Descriptor", filterable=False, min_width=300)
     with gr.Accordion("Own pictures", open=False):
         with gr.Row():
-            uploads = [UploadedImage(label, height=220, min_width=300) for label in ("First picture", "Second picture")]
+            uploads = [
+                UploadedImage(f"{name} picture", elem_id=f"rank-{name.lower()}", height=220, min_width=300)
+                for name in ("First", "Second")
+            ]
         use = gr.Button("Rank these pictures", variant="primary")
     with gr.Row():
         with gr.Column(min_width=320):

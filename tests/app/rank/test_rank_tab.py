@@ -1,0 +1,81 @@
+"""The Rank tab in a browser, used as a visitor would."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from app.conftest import WIDTHS
+from doap.app.rank.pairs import EXAMPLES, example_pair
+
+PICTURE = ".rank-picture img"
+LOADED = 60_000  # ms until a model is loaded on a busy machine
+
+
+def open_tab(page: Page) -> None:
+    page.get_by_role("tab", name="Rank").click()
+    page.locator("#rank-list li").first.wait_for(timeout=LOADED)
+
+
+def fact(page: Page, name: str) -> str:
+    """Return the text of a figure above the list."""
+    return page.locator("#rank-list .facts div", has_text=name).locator("dd").inner_text()
+
+
+@pytest.mark.parametrize("visit", WIDTHS, indirect=True)
+def test_the_tab_opens_with_a_ranked_list_and_fits_the_window(visit: Page) -> None:
+    open_tab(visit)
+    expect(visit.locator("#rank-list li")).to_have_count(12)
+    assert visit.locator("#rank-list li.correct").first.inner_text().endswith("correct")
+    assert visit.locator("#rank-list li.wrong").first.inner_text().endswith("wrong")
+    assert visit.evaluate("document.documentElement.scrollWidth") <= visit.viewport_size["width"]  # type: ignore[index]
+    for image in visit.locator("#rank img, #rank-list img").all():
+        assert image.get_attribute("alt")
+
+
+def test_a_click_selects_the_nearest_keypoint(visit: Page) -> None:
+    open_tab(visit)
+    pair = example_pair(next(iter(EXAMPLES)))
+    assert pair.correct is not None
+    query = int(np.flatnonzero(pair.correct.any(1))[30])
+    x, y = map(float, pair.first.frames[query, :, 2])
+    height, width = pair.first.image.shape
+    picture = visit.locator(PICTURE).first
+    box = picture.bounding_box()
+    assert box is not None
+    picture.click(position={"x": (x + 0.5) / width * box["width"], "y": (y + 0.5) / height * box["height"]})
+    number = visit.get_by_label("number input for Keypoint number")
+    expect(number).to_have_value(str(pair.nearest_frame(x, y)), timeout=LOADED)
+    assert float(fact(visit, "Average Precision")) > 0
+
+
+def test_the_keyboard_reaches_every_keypoint_and_bits_are_counted(visit: Page) -> None:
+    open_tab(visit)
+    number = visit.get_by_label("number input for Keypoint number")
+    before = visit.locator("#rank-list .query img").get_attribute("src")
+    number.fill("7")
+    number.press("Tab")
+    expect(visit.locator("#rank-list .query img")).not_to_have_attribute("src", str(before), timeout=LOADED)
+    visit.get_by_label("Descriptor").click()
+    visit.get_by_role("option", name="doap-tiny-256b").click()
+    expect(visit.locator("#rank-list li").first).to_contain_text("bits", timeout=LOADED)
+    expect(visit.locator("#rank-list")).to_contain_text("ties")
+
+
+def test_own_pictures_get_an_estimated_homography_and_missing_ones_one_line(visit: Page, tmp_path: Path) -> None:
+    open_tab(visit)
+    pair = example_pair("coffee cup")
+    files = [tmp_path / "first.png", tmp_path / "second.png"]
+    for file, view in zip(files, (pair.first, pair.second), strict=True):
+        Image.fromarray(view.image).save(file)
+    visit.get_by_text("Own pictures").click()
+    button = visit.get_by_role("button", name="Rank these pictures")
+    button.click()
+    expect(visit.get_by_text("choose two pictures first")).to_be_visible(timeout=LOADED)
+    for name, file in zip(("first", "second"), files, strict=True):
+        visit.locator(f"#rank-{name} input[type=file]").set_input_files(file)
+        visit.locator(f"#rank-{name} img").wait_for()
+    button.click()
+    expect(visit.locator("#rank-list")).to_contain_text("estimated, not given", timeout=LOADED)
