@@ -8,8 +8,11 @@ DETECTOR_NAMES = ("dog", "harris", "hessian", "harris-affine", "hessian-affine",
 Orientation = Literal["detector", "upright", "dominant"]
 """Orientation of frames: the detector's own, the y axis vertical in the image, or along the dominant gradient."""
 
-FrameShape = Literal["oriented", "upright", "affine"]
-"""Frames to describe: along the dominant gradient, upright, or oriented with affine shape."""
+FrameShape = Literal["detected", "upright", "baumberg", "learned"]
+"""Frames to describe: as detected, upright, with affine shape by Baumberg's iteration, or corrected by a network."""
+
+RENAMED_FRAME_SHAPES = {"oriented": "detected", "affine": "baumberg"}
+"""Current names of frame shapes by those of version 0.1."""
 
 OxfordProtocol = Literal["doap", "vlbenchmarks"]
 """Rule of the Oxford benchmark by which frames take part, are matched and are counted as correct."""

@@ -68,7 +68,7 @@ def test_lafs_are_those_that_kornia_makes_of_opencvs_keypoints() -> None:
 
 
 def test_conversion_back_and_forth_keeps_frames(photo: Grey) -> None:
-    frames = doap.detect_and_describe(photo, doap.load(REAL), frames="affine", max_keypoints=50).frames
+    frames = doap.detect_and_describe(photo, doap.load(REAL), frames="baumberg", max_keypoints=50).frames
     lafs = lafs_from_frames(frames, mr_size=6)
     assert lafs.shape == (1, 50, 2, 3)
     np.testing.assert_allclose(KF.get_laf_scale(lafs).flatten(), 6 * frame_scales(frames), rtol=1e-5)

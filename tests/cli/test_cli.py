@@ -65,11 +65,11 @@ def test_a_stereo_pair_is_matched_drawn_and_written(doap: Doap, tmp_path: Path) 
 
 def test_a_level_pair_has_more_matches_of_upright_keypoints(doap: Doap, tmp_path: Path) -> None:
     verified = {}
-    for frames in ("oriented", "upright"):
+    for frames in ("detected", "upright"):
         arguments = ("--frames", frames, "--model", "doap-tiny-128", "--max-keypoints", 400, "--no-figure")
         assert doap("match", LEFT, RIGHT, *arguments, "--json", "matches.json")[0] == 0
         verified[frames] = json.loads((tmp_path / "matches.json").read_text())["verified"]
-    assert verified["upright"] > 1.05 * verified["oriented"]
+    assert verified["upright"] > 1.05 * verified["detected"]
 
 
 def variants(folder: Path) -> dict[str, Path]:

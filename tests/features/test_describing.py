@@ -62,7 +62,7 @@ def test_dog_keypoints_are_opencvs_strongest(photo: Grey) -> None:
     assert strong.responses.min() >= limit
 
 
-@pytest.mark.parametrize("shape", ["oriented", "upright", "affine"])
+@pytest.mark.parametrize("shape", ["detected", "upright", "baumberg"])
 @pytest.mark.parametrize("detector", ["dog", "harris", "hessian-affine"])
 def test_detectors_and_shapes_of_frames_are_chosen(photo: Grey, detector: str, shape: Any) -> None:
     features = doap.detect_and_describe(photo, untrained(), detector=detector, frames=shape, max_keypoints=60)
@@ -268,11 +268,11 @@ def test_upright_frames_match_more_where_cameras_are_held_alike_and_less_where_n
     left, right = (image[100:400, 200:600] for image in skimage.data.stereo_motorcycle()[:2])
     turned = np.rot90(right).copy()
     verified: dict[str, list[int]] = {}
-    kinds: list[FrameShape] = ["oriented", "upright"]
+    kinds: list[FrameShape] = ["detected", "upright"]
     for frames in kinds:
         first, *others = doap.detect_and_describe([left, right, turned], model, frames=frames, max_keypoints=400)
         verified[frames] = [int(doap.match(first, other).inliers.sum()) for other in others]
         if frames == "upright":
             np.testing.assert_array_equal(first.angles, 0)
-    assert verified["upright"][0] > 1.05 * verified["oriented"][0]
-    assert verified["upright"][1] < 0.3 * verified["oriented"][1]
+    assert verified["upright"][0] > 1.05 * verified["detected"][0]
+    assert verified["upright"][1] < 0.3 * verified["detected"][1]

@@ -56,16 +56,16 @@ def test_upright_frames_are_the_keypoints_without_their_orientations(crop: Grey)
 
 
 def test_affine_frames_are_adapted_and_oriented(crop: Grey) -> None:
-    found = detect(crop, frames="affine", max_keypoints=60)
+    found = detect(crop, frames="baumberg", max_keypoints=60)
     assert 30 < len(found) <= 60
     expected = orient(crop, affine_shape(crop, detect(crop, frames="upright", max_keypoints=78).frames)[:60])
     np.testing.assert_array_equal(found.frames, expected)
     for name in ("harris", "harris-affine"):
         np.testing.assert_array_equal(
-            detect(crop, name, frames="affine", max_keypoints=50).frames, DETECTORS["harris-affine"](crop, 50)
+            detect(crop, name, frames="baumberg", max_keypoints=50).frames, DETECTORS["harris-affine"](crop, 50)
         )
     own = DETECTORS["vlfeat-harris-affine"](crop, 30)
-    turned = detect(crop, "vlfeat-harris-affine", frames="affine", max_keypoints=30).frames
+    turned = detect(crop, "vlfeat-harris-affine", frames="baumberg", max_keypoints=30).frames
     np.testing.assert_allclose(ellipses(turned), ellipses(own), rtol=1e-4, atol=1e-3)
     assert (turned[:, 0, 1] != 0).any()
 
@@ -116,7 +116,7 @@ def test_a_function_can_be_the_detector(crop: Grey) -> None:
     kept = detect(crop, lambda _: own, mask=mask)
     np.testing.assert_array_equal(kept.frames, own[np.rint(own[:, 0, 2]) >= 100])
     assert len(detect(crop, lambda _: [])) == 0
-    assert len(detect(crop, lambda _: np.zeros((0, 2, 3), np.float32), frames="affine")) == 0
+    assert len(detect(crop, lambda _: np.zeros((0, 2, 3), np.float32), frames="baumberg")) == 0
 
 
 def test_a_detector_cannot_change_the_image(crop: Grey) -> None:
@@ -137,7 +137,7 @@ def test_orientations_of_one_keypoint_are_merged_wherever_they_are(crop: Grey) -
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (2, 2), (5, 300), (11, 12), (64, 64)])
-@pytest.mark.parametrize("kind", ["oriented", "upright", "affine"])
+@pytest.mark.parametrize("kind", ["detected", "upright", "baumberg"])
 def test_tiny_and_flat_images_have_no_frames(shape: tuple[int, int], kind: detection.FrameShape) -> None:
     flat = np.full(shape, 200, np.uint8)
     for name in DETECTORS:
@@ -150,7 +150,8 @@ def test_tiny_and_flat_images_have_no_frames(shape: tuple[int, int], kind: detec
 def test_wrong_arguments_are_refused_in_one_line(crop: Grey) -> None:
     wrong: list[tuple[str, dict[str, object]]] = [
         ("no detector 'surf'; known are dog, harris", {"detector": "surf"}),
-        ("no frame shape 'round'; known are oriented, upright, affine", {"frames": "round"}),
+        ("no frame shape 'round'; known are detected, upright, baumberg, learned", {"frames": "round"}),
+        ("frame shape 'affine' was renamed; use 'baumberg'", {"frames": "affine"}),
         ("max_keypoints must be at least 0, or None for all, not -5", {"max_keypoints": -5}),
         ("the mask is 3x4 but the image 250x200 pixels; resize the mask", {"mask": np.ones((4, 3), bool)}),
         (r"must return \(N, 2, 3\) frames", {"detector": lambda _: np.zeros((4, 2))}),
@@ -200,7 +201,7 @@ def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.
     image = torch.from_numpy(small)
     mask = np.zeros(small.shape, bool)
     mask[:, 30:] = True
-    kinds: list[detection.FrameShape] = ["oriented", "upright", "affine"]
+    kinds: list[detection.FrameShape] = ["detected", "upright", "baumberg"]
     for kind in kinds:
         found = detect(image, frames=kind, max_keypoints=40, mask=mask)
         expected = detect(small, frames=kind, max_keypoints=40, mask=mask)
@@ -208,7 +209,7 @@ def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.
         np.testing.assert_allclose(found.responses, expected.responses, rtol=1e-3)
         few, all_ = detect(image, frames=kind, max_keypoints=10), detect(image, frames=kind)
         assert len(few) == 10
-        if kind != "affine":  # of which some candidates do not converge
+        if kind != "baumberg":  # of which some candidates do not converge
             np.testing.assert_array_equal(few.frames, all_.frames[:10])
     monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", 6000)
     (halved,) = detect_batch(image[None], max_keypoints=10)

@@ -120,14 +120,14 @@ class FrameDetector(nn.Module):
     Args:
         num_features: Number of strongest frames per image; None keeps all.
         detector: Name of a detector or a function, see `doap.detect_and_describe`.
-        frames: "oriented", "upright" or "affine", see `doap.detect_and_describe`.
+        frames: "detected", "upright", "baumberg" or "learned", see `doap.detect_and_describe`.
     """
 
     def __init__(
         self,
         num_features: int | None = 2000,
         detector: str | CustomDetector = DETECTOR,
-        frames: FrameShape = "oriented",
+        frames: FrameShape = "detected",
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -220,7 +220,7 @@ class DoapFeature(LocalFeature):
         model: Model from `doap.load`.
         num_features: Number of strongest keypoints per image; None keeps all.
         detector: Name of a detector or a function, see `doap.detect_and_describe`.
-        frames: "oriented", "upright" or "affine", see `doap.detect_and_describe`.
+        frames: "detected", "upright", "baumberg" or "learned", see `doap.detect_and_describe`.
         packed: Whether a binary model returns uint8, see `PatchDescriptor`.
 
     Example:
@@ -236,7 +236,7 @@ class DoapFeature(LocalFeature):
         model: Descriptor,
         num_features: int | None = 2000,
         detector: str | CustomDetector = DETECTOR,
-        frames: FrameShape = "oriented",
+        frames: FrameShape = "detected",
         packed: bool = False,
     ) -> None:
         descriptor = FrameDescriptor(model, packed)

@@ -40,7 +40,7 @@ def create(
     model: str | Path | Descriptor = "doap-128",
     *,
     detector: str | CustomDetector = DETECTOR,
-    frames: FrameShape = "oriented",
+    frames: FrameShape = "detected",
     max_keypoints: int | None = 2000,
     min_response: float = 0.0,
     max_size: int | None = None,
@@ -54,7 +54,7 @@ def create(
         model: Model from `doap.load`, or what `doap.load` takes: a name or the path of weights.
         detector: Name of a detector, see `doap.DETECTORS`; or a function of an (H, W) uint8 image that returns
             keypoints, such as `cv2.ORB_create().detect`.
-        frames: "oriented", "upright" or "affine", see `doap.detect_and_describe`, like the next three.
+        frames: "detected", "upright", "baumberg" or "learned", see `doap.detect_and_describe`, like the next three.
         max_keypoints: Number of strongest keypoints to keep per image; None keeps all.
         min_response: Smallest response of a keypoint, in the units of the detector.
         max_size: Longest side at which images are processed; keypoints are always in pixels of the given image.

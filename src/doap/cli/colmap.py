@@ -64,7 +64,7 @@ def colmap(
     ] = "auto",
     precision: PrecisionOption = "fast",
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
-    frames: FramesOption = "oriented",
+    frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 8192,
     min_response: Annotated[
         float, typer.Option(min=0, help="Smallest response of a keypoint; the default gives about as many as COLMAP.")

@@ -45,7 +45,7 @@ def dbow(
     ] = None,
     precision: PrecisionOption = "fast",
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
-    frames: FramesOption = "oriented",
+    frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 1000,
     max_size: Annotated[
         int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")

@@ -27,7 +27,7 @@ def describe(
     dimensions: DimensionsOption = None,
     precision: PrecisionOption = "fast",
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
-    frames: FramesOption = "oriented",
+    frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
     min_response: Annotated[float, typer.Option(min=0, help="Smallest response of a keypoint.")] = 0.0,
     max_size: Annotated[

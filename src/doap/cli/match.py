@@ -37,7 +37,7 @@ def match(
     model: ModelOption = DEFAULT_MODEL,
     dimensions: DimensionsOption = None,
     precision: PrecisionOption = "fast",
-    frames: FramesOption = "oriented",
+    frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
     max_size: Annotated[
         int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")

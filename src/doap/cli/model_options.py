@@ -25,8 +25,8 @@ PrecisionOption = Annotated[
 FramesOption = Annotated[
     FrameShape,
     typer.Option(
-        help="oriented: along the dominant gradient; upright: for cameras that are held alike; affine: oriented, with "
-        "affine shape."
+        help="detected: as detected; upright: for cameras that are held alike; baumberg: with affine shape; learned: "
+        "corrected by a network, for views from very different directions."
     ),
 ]
 

@@ -60,7 +60,7 @@ def match_wide(
     model: Descriptor,
     *,
     detector: str | CustomDetector = DETECTOR,
-    frames: FrameShape = "oriented",
+    frames: FrameShape = "detected",
     max_keypoints: int | None = 2000,
     min_response: float = 0.0,
     max_size: int | None = None,
@@ -86,7 +86,7 @@ def match_wide(
         second: Second image.
         model: Model from `doap.load`.
         detector: As in `detect_and_describe`, like the following.
-        frames: "oriented", "upright" or "affine".
+        frames: "detected", "upright", "baumberg" or "learned".
         max_keypoints: Number of strongest frames to keep per image; of a view of tilt t, 1 / t of it.
         min_response: Smallest response of a frame.
         max_size: Longest side at which keypoints are detected and described.

@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from doap.choices import DETECTOR_NAMES, FrameShape, Precision, StoredPrecision
+from doap.choices import DETECTOR_NAMES, RENAMED_FRAME_SHAPES, FrameShape, Precision, StoredPrecision
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL
 
@@ -21,7 +21,7 @@ class DescribeSettings:
         model: Shipped model, baseline, or path of a .safetensors file, as `doap.load` takes it; NAME@64 for a prefix.
         precision: Arithmetic of the network: "fast", "exact" or "int8".
         detector: Name of a keypoint detector, see `doap.DETECTORS`.
-        frames: "oriented", "upright" or "affine".
+        frames: "detected", "upright", "baumberg" or "learned".
         max_keypoints: Number of strongest keypoints per image; None keeps all.
         min_response: Smallest response of a keypoint, in the units of the detector; see `doap.detect_and_describe`.
         max_size: Longest side in pixels at which images are described; larger ones are reduced. None reduces none.
@@ -32,7 +32,7 @@ class DescribeSettings:
     model: str = DEFAULT_MODEL
     precision: Precision = "fast"
     detector: str = "dog"
-    frames: FrameShape = "oriented"
+    frames: FrameShape = "detected"
     max_keypoints: int | None = 2000
     min_response: float = 0.0
     max_size: int | None = None
@@ -50,7 +50,8 @@ class DescribeSettings:
     def identity(self) -> Identity:
         """Return what decides the features: the settings, with the name and the SHA-256 of the model for its path."""
         name, checksum = identify_model(self.model)
-        return {**asdict(self), "model": name, "model_sha256": checksum}
+        identity: Identity = {**asdict(self), "model": name, "model_sha256": checksum}
+        return {**identity, "frames_sha256": _frames_checksum()} if self.frames == "learned" else identity
 
 
 def identify_model(name_or_path: str) -> tuple[str, str]:
@@ -69,6 +70,13 @@ def identify_model(name_or_path: str) -> tuple[str, str]:
     return name, hashlib.sha256(find_weights(name_or_path).read_bytes()).hexdigest()
 
 
+def _frames_checksum() -> str:
+    """Return the SHA-256 of the shipped network that corrects frames."""
+    from doap.networks.frames.loading import DEFAULT_FRAMES, read_frame_card
+
+    return read_frame_card(DEFAULT_FRAMES).sha256
+
+
 def check_identity(output: Path, old: Identity, new: Identity, content: str) -> None:
     """Check that what is already in an output was made with the same model and settings.
 
@@ -82,10 +90,13 @@ def check_identity(output: Path, old: Identity, new: Identity, content: str) -> 
         DoapError: If they differ; the message names the first difference.
     """
     for name in new:
-        if old.get(name) == new[name]:
+        recorded = old.get(name)
+        if new[name] in (recorded, RENAMED_FRAME_SHAPES.get(str(recorded)) if name == "frames" else recorded):
             continue
         if name == "model":
             difference = f"of {old.get(name)}"
+        elif name == "frames_sha256":
+            difference = "of another network that corrects frames"
         elif name == "model_sha256":
             difference = f"of other weights named {old.get('model')}"
         else:

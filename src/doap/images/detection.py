@@ -9,11 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from doap.choices import FrameShape
+from doap.choices import RENAMED_FRAME_SHAPES, FrameShape
 from doap.errors import DoapError
 from doap.geometry.ellipses import scales
 from doap.images import frames as frames_module
 from doap.images.affine_shape import orient
+from doap.images.correction.correcting import correct_frames
 from doap.images.detectors import AFFINE_CANDIDATES, DETECTORS, find_frames, with_affine_shape
 from doap.images.dog.detector import find_dog_batch
 from doap.images.extraction import Pyramid, to_bytes
@@ -25,6 +26,7 @@ from doap.images.frames import (
     halve_resolution,
     make_upright,
 )
+from doap.networks.frames.loading import load_frame_network
 from doap.types import Frames, Grey
 
 __all__ = ["CustomDetector", "Detections", "FrameShape", "Mask", "detect", "detect_batch"]
@@ -34,13 +36,14 @@ Mask = NDArray[Any] | Tensor
 
 WITH_AFFINE_SHAPE = {"harris": "harris-affine", "hessian": "hessian-affine"}
 UPRIGHT = ("vlfeat-harris-affine",)  # detectors that do not orient their frames
+IN_PLACE = ("detected", "learned")  # shapes that neither merge nor drop frames
 DEVICE_TYPES = ("cuda", "mps")  # on which the DoG detector of `images.dog` is used
 
 
 def detect(
     image: Grey | Tensor,
     detector: str | CustomDetector = "dog",
-    frames: FrameShape = "oriented",
+    frames: FrameShape = "detected",
     max_keypoints: int | None = None,
     mask: Mask | None = None,
     min_response: float = 0.0,
@@ -53,8 +56,9 @@ def detect(
         image: (H, W) uint8 array, or (H, W) tensor of grey values 0..255 on any device.
         detector: Name of one of `DETECTORS`; or a function of an (H, W) uint8 array that returns (N, 2, 3) frames,
             strongest first, or a sequence of `cv2.KeyPoint`, whose angle -1 means none.
-        frames: "oriented" as the detector orients them; "upright", where one of the frames that differ only by the
-            orientation remains; or "affine": adapted to affine shape, then oriented along the dominant gradient.
+        frames: "detected", as they are; "upright", where one of the frames that differ only by the orientation remains;
+            "baumberg": adapted to affine shape, then oriented along the dominant gradient; or "learned": corrected by
+            the network `doap-frames`.
         max_keypoints: Number of strongest frames to keep; None keeps all.
         mask: (H, W); a frame is kept if the mask is not 0 at the pixel nearest to its centre.
         min_response: Smallest response, in the units of the detector. That of DoG frames is 0.0133 by default; a lower
@@ -73,19 +77,21 @@ def detect(
     if not isinstance(detector, str):
         return _shape(grey, _call(detector, grey, min_response), frames, max_keypoints, condition)
     if detector == "dog":
-        found = find_frames(detector, grey, max_keypoints if frames == "oriented" else None, condition)
+        found = find_frames(detector, grey, max_keypoints if frames in IN_PLACE else None, condition)
         return _shape(grey, found, frames, max_keypoints, Filter())
     # The other detectors give one frame per keypoint.
-    if frames == "affine":
+    if frames == "baumberg":
         return _find_affine(detector, grey, max_keypoints, condition)
     found = find_frames(detector, grey, max_keypoints, condition)
-    return found if frames == "oriented" else Detections(make_upright(found.frames), found.responses)
+    if frames == "upright":
+        return Detections(make_upright(found.frames), found.responses)
+    return _correct(grey, found) if frames == "learned" else found
 
 
 def detect_batch(
     images: Tensor,
     detector: str | CustomDetector = "dog",
-    frames: FrameShape = "oriented",
+    frames: FrameShape = "detected",
     max_keypoints: int | None = None,
     masks: Sequence[Mask | None] | Tensor | None = None,
     min_response: float = 0.0,
@@ -125,6 +131,8 @@ def check_options(detector: str | CustomDetector, frames: str, max_keypoints: in
     """Raise DoapError for options of `detect` that do not exist or are out of range."""
     if isinstance(detector, str) and detector not in DETECTORS:
         raise DoapError(f"no detector {detector!r}; known are {', '.join(DETECTORS)}")
+    if frames in RENAMED_FRAME_SHAPES:
+        raise DoapError(f"frame shape {frames!r} was renamed; use {RENAMED_FRAME_SHAPES[frames]!r}")
     if frames not in get_args(FrameShape):
         raise DoapError(f"no frame shape {frames!r}; known are {', '.join(get_args(FrameShape))}")
     if max_keypoints is not None and max_keypoints < 0:
@@ -193,7 +201,7 @@ def _keypoints_needed(frames: FrameShape, max_keypoints: int | None, *masks: Mas
     """Return how many of the strongest DoG keypoints give `max_keypoints` frames of a shape; None means all."""
     if max_keypoints is None or any(mask is not None for mask in masks):
         return None
-    return round(AFFINE_CANDIDATES * max_keypoints) if frames == "affine" else max_keypoints
+    return round(AFFINE_CANDIDATES * max_keypoints) if frames == "baumberg" else max_keypoints
 
 
 def _find_dog_on_device(images: Tensor, limit: int | None, min_response: float) -> list[Detections]:
@@ -218,8 +226,10 @@ def _shape(
 ) -> Detections:
     """Apply the condition, the shape and the limit to circular frames, of which several may be one keypoint's."""
     found = found[condition.keeps(found.frames[:, :, 2], found.responses)]
-    if frames == "oriented" or not len(found):
+    if frames == "detected" or not len(found):
         return found[:limit]
+    if frames == "learned":
+        return _correct(image, found[:limit])
     found = found[first_of_each_ellipse(found.frames)]
     found = Detections(make_upright(found.frames), found.responses)
     if frames == "upright":
@@ -228,3 +238,12 @@ def _shape(
     candidates = None if limit is None else round(AFFINE_CANDIDATES * limit)
     found = with_affine_shape(pyramid, found[:candidates])[:limit]
     return Detections(orient(pyramid, found.frames), found.responses)
+
+
+def _correct(image: Grey | Tensor, found: Detections) -> Detections:
+    """Correct frames by the shipped network, on the device of the image."""
+    if not len(found):
+        return found
+    pyramid = Pyramid(image)
+    network = load_frame_network(device=str(pyramid.device))
+    return Detections(correct_frames(pyramid, found.frames, network), found.responses)

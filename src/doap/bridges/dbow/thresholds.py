@@ -105,7 +105,7 @@ def calibrate_thresholds(
     model: Descriptor,
     *,
     detector: str | CustomDetector = "dog",
-    frames: FrameShape = "oriented",
+    frames: FrameShape = "detected",
     max_keypoints: int | None = 1000,
     seed: int = 0,
 ) -> Thresholds:

@@ -26,7 +26,7 @@ RESIZE_MAX = 1600  # pixels on the longer side, as hloc's configuration of SIFT
 EXTRACTOR_OPTIONS: Conf = {
     "model_name": DEFAULT_MODEL,
     "detector": "dog",
-    "frames": "oriented",
+    "frames": "detected",
     "max_keypoints": MAX_KEYPOINTS,
     "min_response": 0.0,
 }

@@ -20,6 +20,8 @@ WEBP_QUALITY = 95
 FINE = 4  # samples per pixel along each axis of a view
 MAX_DISTANCE = 1.0  # between the centres of corresponding frames, in scales of the frame of the view
 MAX_OCTAVES = 0.8  # between their scales
+TILTED = 2.0  # tilt from which a view is called tilted
+MIN_POINTS = 50  # that are kept of a photo without points in tilted views
 BORDER = 6.0  # scales of a frame that must lie within the photo
 
 Ids = NDArray[np.int64]
@@ -31,7 +33,7 @@ class TiltSettings:
 
     Attributes:
         views: Number of tilted views per photo.
-        max_tilt: Largest tilt; its logarithm is uniform from 0.
+        max_tilt: Largest tilt; tilts are uniform from 1.
         keypoints: Number of strongest frames per view.
         max_side: Longer side of the photos, in pixels; larger ones are reduced.
         detector: Name of a detector in `DETECTORS`.
@@ -86,7 +88,7 @@ def make_views(task: PhotoTask) -> PhotoViews:
     images, maps, parts = [photo], [np.eye(3)], [reference]
     points = [np.arange(len(reference))]
     for _ in range(settings.views):
-        tilt = float(np.exp(random.uniform(0, np.log(settings.max_tilt))))
+        tilt = random.uniform(1, settings.max_tilt)
         axis, turn = random.uniform(0, 2 * np.pi, 2).tolist()
         clean, homography = view_from_side(photo, tilt, axis, turn, FINE)
         view = relight(torch.from_numpy(clean)[None].float(), light, LEVELS["easy"])
@@ -96,9 +98,9 @@ def make_views(task: PhotoTask) -> PhotoViews:
         maps.append(invert_homography(homography))
         parts.append(frames[second])
         points.append(first)
-    # A frame of the photo without a correspondence is dropped.
-    kept = np.isin(points[0], np.concatenate([np.zeros(0, np.int64), *points[1:]]))
-    parts[0], points[0] = parts[0][kept], points[0][kept]
+    kept = _thin(parts, points, maps, random)
+    parts = [part[np.isin(ids, kept)] for part, ids in zip(parts, points, strict=True)]
+    points = [ids[np.isin(ids, kept)] for ids in points]
     return PhotoViews(
         [encode(image, WEBP_QUALITY) for image in images],
         np.stack(maps),
@@ -106,6 +108,22 @@ def make_views(task: PhotoTask) -> PhotoViews:
         np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
         np.concatenate(points),
     )
+
+
+def _thin(parts: list[Frames], points: list[Ids], maps: list[Homography], random: np.random.Generator) -> Ids:
+    """Return the points that are found in a view of tilt 2 or more, and at most as many of the other points in views.
+
+    Without this, most points would be seen at small tilts only, where detectors find more of them.
+    """
+    tilted, others = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    for frames, ids, homography in zip(parts[1:], points[1:], maps[1:], strict=True):
+        circles = frames.copy()
+        circles[:, :, :2] = np.eye(2)
+        tilts = np.linalg.cond(transform_frames(circles, homography)[:, :, :2].astype(np.float64)) if len(ids) else ids
+        tilted, others = np.append(tilted, ids[tilts >= TILTED]), np.append(others, ids[tilts < TILTED])
+    tilted = np.unique(tilted)
+    others = random.permutation(np.setdiff1d(others, tilted))
+    return np.append(tilted, others[: max(len(tilted), MIN_POINTS)])
 
 
 def match_frames(first: Frames, second: Frames, homography: Homography) -> tuple[Ids, Ids]:

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from doap.images.affine_shape import orient
+from doap.images.affine_shape import adapt_shapes, orient
 from doap.images.extraction import Pyramid, extract_patch_tensor
 from doap.networks.frames import FrameNetwork
-from doap.networks.frames.frame_network import INPUT_SIZE
+from doap.networks.frames.frame_network import INPUT_SIZE, Start
 from doap.types import Frames
 
 CHUNK_SIZE = 4096  # frames: bounds the memory
@@ -27,11 +27,29 @@ def correct_frames(pyramid: Pyramid, frames: Frames, network: FrameNetwork, exte
         (N, 2, 3). A frame that is not finite or has no area is returned as it is.
     """
     extent = network.settings.extent if extent is None else extent
-    corrected = frames.astype(np.float32)
+    corrected = start_frames(pyramid, frames, network.settings.start)
     for start in range(0, len(frames), CHUNK_SIZE):
         rows = slice(start, start + CHUNK_SIZE)
         corrected[rows] = _correct(pyramid, corrected[rows], network, extent)
     return orient(pyramid, corrected) if network.settings.corrections == "shape" else corrected
+
+
+def start_frames(pyramid: Pyramid, frames: Frames, start: Start) -> Frames:
+    """Return a copy of the frames as a network takes them.
+
+    Args:
+        pyramid: Pyramid of the image.
+        frames: (N, 2, 3) detected frames.
+        start: See `FrameSettings`; frames whose adaptation does not converge keep their shape.
+    """
+    copy = frames.astype(np.float32)
+    if start == "detected" or not len(copy):
+        return copy
+    is_valid = np.isfinite(copy).all((1, 2)) & (np.abs(np.linalg.det(copy[:, :, :2].astype(np.float64))) > 0)
+    valid = copy[is_valid]
+    shaped, converged = adapt_shapes(pyramid, valid)
+    copy[is_valid] = orient(pyramid, np.where(converged[:, None, None], shaped, valid))
+    return copy
 
 
 @torch.inference_mode()

@@ -21,6 +21,9 @@ from doap.networks.network import conv_layer, initialise, normalise
 INPUT_SIZE = 32
 OUTPUTS = 5  # p, q, z, cosine, sine
 
+Start = Literal["detected", "baumberg"]
+"""Frames that a network corrects: those of the detector, or these after Baumberg's iteration."""
+
 Corrections = Literal["full", "shape"]
 """Corrections of a network: shape, orientation and scale; or shape alone, which AffNet corrects."""
 
@@ -31,6 +34,7 @@ class FrameSettings(BaseModel):
     Attributes:
         width: Channels of the first layers.
         corrections: "full", or "shape": without orientation and scale, and with the y axis kept, as in AffNet.
+        start: "detected", or "baumberg": the frames are adapted to affine shape and oriented before the first pass.
         extent: Half the side of the input patch in units of the scale of a DoG frame.
         passes: How often frames are corrected, each time from the patch of the last correction.
         max_ratio: Largest axis ratio of the correction of one pass.
@@ -41,7 +45,8 @@ class FrameSettings(BaseModel):
 
     width: int = Field(default=16, ge=1, le=256)
     corrections: Corrections = "full"
-    extent: float = Field(default=21.0, gt=0, le=1000)
+    start: Start = "detected"
+    extent: float = Field(default=8.0, gt=0, le=1000)
     passes: int = Field(default=2, ge=1, le=10)
     max_ratio: float = Field(default=6.0, gt=1, le=100)
     max_scale: float = Field(default=1.5, gt=1, le=10)

@@ -13,6 +13,7 @@ from doap.errors import DoapError
 from doap.files import atomic_file, write_text
 from doap.networks.card import Origin, card_path
 from doap.networks.frames.frame_network import FrameNetwork, FrameSettings
+from doap.networks.inference.optimizing import optimize_layers
 from doap.networks.network import load_weights
 
 WEIGHTS_FOLDER = Path(__file__).parents[2] / "weights" / "frames"
@@ -41,14 +42,12 @@ def save_frame_network(network: FrameNetwork, path: Path, name: str, origin: Ori
 
 @lru_cache(8)
 def load_frame_network(name_or_path: str = DEFAULT_FRAMES, device: str = "cpu") -> FrameNetwork:
-    """Load a network that corrects frames, by name or from a .safetensors file with its card; in eval mode.
+    """Load a network that corrects frames, by name or from a .safetensors file with its card; in its inference form.
 
     Raises:
         DoapError: If there is no such network, or its files are damaged.
     """
-    path = WEIGHTS_FOLDER / f"{name_or_path}.safetensors"
-    path = path if path.is_file() else Path(name_or_path)
-    card = _read_card(path)
+    path, card = _find(name_or_path), read_frame_card(name_or_path)
     try:
         content = path.read_bytes()
         weights = safetensors.torch.load(content)
@@ -63,10 +62,16 @@ def load_frame_network(name_or_path: str = DEFAULT_FRAMES, device: str = "cpu") 
     if {key: value.shape for key, value in weights.items()} != shapes:
         raise DoapError(f"{path}: its tensors are not those of the network on its card")
     load_weights(network, weights, path)
-    return network.requires_grad_(False).eval().to(torch.device(device))
+    return optimize_layers(network.to(device), torch.float32, torch.device(device))
 
 
-def _read_card(path: Path) -> FrameCard:
+def read_frame_card(name_or_path: str) -> FrameCard:
+    """Read the card of a network that corrects frames.
+
+    Raises:
+        DoapError: If there is none, or it is damaged.
+    """
+    path = _find(name_or_path)
     file = card_path(path)
     try:
         return FrameCard.model_validate_json(file.read_text(encoding="utf-8"))
@@ -74,3 +79,8 @@ def _read_card(path: Path) -> FrameCard:
         raise DoapError(f"{path}: no network that corrects frames, it has no card {file.name}") from error
     except (ValidationError, ValueError) as error:
         raise DoapError(f"{file}: not the card of a network that corrects frames") from error
+
+
+def _find(name_or_path: str) -> Path:
+    shipped = WEIGHTS_FOLDER / f"{name_or_path}.safetensors"
+    return shipped if shipped.is_file() else Path(name_or_path)

@@ -1,15 +1,16 @@
 """Folding of batch normalisation into the layer before it."""
 
 from copy import deepcopy
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_weights
 
-from doap.networks.network import PatchNetwork
+Network = TypeVar("Network", bound=nn.Module)
 
 
-def fold_normalisation(network: PatchNetwork) -> PatchNetwork:
+def fold_normalisation(network: Network) -> Network:
     """Fold every batch normalisation into the convolution or linear layer before it, in place; needs eval mode."""
     for module in network.modules():
         if isinstance(module, nn.Sequential):

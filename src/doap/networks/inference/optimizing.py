@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from doap import onednn
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor, device_of
-from doap.networks.inference.folding import fold_normalisation
+from doap.networks.inference.folding import Network, fold_normalisation
 from doap.networks.inference.layers import InferenceConv, InferenceLinear
 from doap.networks.inference.precision import fastest_dtype
 from doap.networks.network import PatchNetwork
@@ -55,10 +55,21 @@ def optimize_for_inference(model: Descriptor, dtype: torch.dtype | None = None) 
     if device is None or isinstance(model.network, InferenceNetwork) or not _has_layers(model.network):
         return model
     precision = dtype or fastest_dtype(device)
-    network = fold_normalisation(deepcopy(model.network).eval()).requires_grad_(False)
-    product_dtype = _product_dtype(precision, device)
-    _replace_layers(network, precision, product_dtype)
+    network = optimize_layers(deepcopy(model.network), precision, device)
     return model.with_network(InferenceNetwork(network, precision)).eval()
+
+
+def optimize_layers(network: Network, precision: torch.dtype, device: torch.device) -> Network:
+    """Fold the normalisation of a network and replace its layers by those for inference, in place.
+
+    Args:
+        network: Any network of convolutions and linear layers.
+        precision: Dtype of the convolutions.
+        device: Device of the network.
+    """
+    network = fold_normalisation(network.eval()).requires_grad_(False)
+    _replace_layers(network, precision, _product_dtype(precision, device))
+    return network
 
 
 def _product_dtype(precision: torch.dtype, device: torch.device) -> torch.dtype:

@@ -10,13 +10,17 @@ from torch import Tensor
 from doap.datasets.batches.overlap_tables import OverlapTables
 from doap.datasets.batches.pool_sampling import PoolSampler
 from doap.datasets.batches.resident_frames import decode_photos
+from doap.datasets.sets.frame_set import FrameSet
+from doap.datasets.sets.groups import Ids
 from doap.datasets.tilted.tilted_set import TiltedSet
 from doap.images.atlas import Atlas
+from doap.images.correction.correcting import start_frames
+from doap.images.extraction import Pyramid
 from doap.networks.frames.frame_network import rotations
 from doap.objectives.lists import IgnoreTable
 from doap.training.frames.losses import inverse
 from doap.training.frames.recipe import FrameRecipe
-from doap.types import Progress, no_progress
+from doap.types import Grey, Progress, no_progress
 
 VIEWS = 2  # of each point in a batch
 
@@ -56,8 +60,9 @@ class TiltedBatches:
         self._recipe, self._device = recipe, torch.device(device)
         frames = data.frames
         used, photos = np.unique(frames.photos, return_inverse=True)
-        self.atlas = Atlas(decode_photos(frames, used, progress), device)
-        self._frames = torch.from_numpy(np.ascontiguousarray(frames.frames)).to(device)
+        self._starts = frames.frames.copy()
+        self.atlas = Atlas(self._start_views(frames, used, progress), device)
+        self._frames = torch.from_numpy(self._starts).to(device)
         self._photos = torch.from_numpy(photos.ravel()).to(device)
         self._jacobians = torch.from_numpy(data.jacobians()).to(device)
         self._groups = frames.groups
@@ -65,6 +70,16 @@ class TiltedBatches:
         points = min(recipe.points_per_photo, recipe.batch_size // VIEWS)
         pools = max(1, recipe.batch_size // (VIEWS * points))
         self._sampler = PoolSampler(frames, pools, points, recipe.seed, VIEWS)
+
+    def _start_views(self, frames: FrameSet, used: Ids, progress: Progress) -> Iterator[Grey]:
+        """Yield the decoded views; their frames become those that the network takes."""
+        order = np.argsort(frames.photos, kind="stable")
+        members = np.split(order, np.searchsorted(frames.photos[order], used[1:]))
+        start = self._recipe.network.start
+        for own, image in zip(members, decode_photos(frames, used, progress), strict=True):
+            if start != "detected":
+                self._starts[own] = start_frames(Pyramid(image, self._device), self._starts[own], start)
+            yield image
 
     def batches(self) -> Iterator[FrameBatch]:
         """Iterate over batches without end, epoch after epoch."""

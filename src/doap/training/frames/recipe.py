@@ -25,13 +25,13 @@ class FrameRecipe(BaseModel):
     max_minutes: float | None = Field(
         default=None,
         gt=0,
-        description="minutes after which training ends if not all steps are taken, schedule included",
+        description="minutes after which training ends, schedule included",
     )
     warm_up: float = Field(
-        default=0.3, ge=0, le=1, description="fraction of the steps at the start that train covariance alone"
+        default=0.4, ge=0, le=1, description="fraction of the steps at the start that train covariance alone"
     )
     covariance_weight: float = Field(
-        default=0.1, ge=0, le=1e6, description="weight of the covariance after the warm-up"
+        default=0.3, ge=0, le=1e6, description="weight of the covariance after the warm-up"
     )
     joint: float = Field(
         default=0.0, ge=0, le=1, description="fraction of the steps at the end that train the descriptor, too"
@@ -42,7 +42,10 @@ class FrameRecipe(BaseModel):
     rotation_jitter: float = Field(default=10.0, ge=0, le=180, description="standard deviation in degrees")
     scale_jitter: float = Field(default=0.1, ge=0, le=2, description="standard deviation in octaves")
     lr: float = Field(
-        default=2e-3, gt=0, le=10, description="learning rate of Adam at the start; it falls linearly to 0"
+        default=3e-3, gt=0, le=10, description="learning rate of Adam at the start; it falls linearly to 0"
+    )
+    prediction_lr_divisor: float = Field(
+        default=30.0, ge=1, le=1e9, description="divides the learning rate of the prediction layer"
     )
     weight_decay: float = Field(default=1e-4, ge=0, le=10)
     seed: int = Field(default=0, ge=0, lt=1 << 63)

@@ -70,7 +70,10 @@ class FrameTrainer:
             AveragePrecisionLoss(self.descriptor.kind) if recipe.objective == "ap" else HardNegativeConstantLoss()
         )
         self.batches = TiltedBatches(data, recipe, device, progress)
-        groups: list[dict[str, Any]] = [{"params": list(self.network.parameters()), "divisor": 1.0}]
+        groups: list[dict[str, Any]] = [
+            {"params": list(self.network.layers.parameters()), "divisor": 1.0},
+            {"params": list(self.network.prediction.parameters()), "divisor": recipe.prediction_lr_divisor},
+        ]
         if recipe.joint:
             groups.append({"params": list(self.descriptor.parameters()), "divisor": recipe.joint_lr_divisor})
         self.optimiser = torch.optim.AdamW(groups, lr=recipe.lr, weight_decay=recipe.weight_decay)
