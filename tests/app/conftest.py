@@ -16,13 +16,14 @@ from doap.app.server import build_server, listening
 from doap.app.settings import AppSettings
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+PERMISSIONS = ["clipboard-read", "clipboard-write"]
 WIDTHS = (1280, 400)  # pixels: a desktop and a telephone
 
 
 @pytest.fixture(scope="session")
 def app_settings() -> AppSettings:
     """Settings of the page under test."""
-    return AppSettings(port=0, max_upload_bytes=2_000_000, max_pixels=4_000_000, max_side=4000)
+    return AppSettings(port=0, max_upload_bytes=2_000_000, max_pixels=4_000_000, max_side=4000, learn_seconds=5)
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +65,7 @@ def visit(request: pytest.FixtureRequest, browser: Browser, app_url: str) -> Ite
 
     The test fails if the browser asked another host for anything, or a script of the page failed.
     """
-    context = browser.new_context(viewport={"width": request.param, "height": 900}, permissions=["clipboard-read"])
+    context = browser.new_context(viewport={"width": request.param, "height": 900}, permissions=PERMISSIONS)
     page = context.new_page()
     requests: list[str] = []
     failures: list[Error] = []

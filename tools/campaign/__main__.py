@@ -1,4 +1,4 @@
-"""Attack doap: damaged files, killed and starved processes, unsafe calls, extreme numbers.
+"""Attack doap: damaged files, killed and starved processes, unsafe calls, extreme numbers, visitors of the page.
 
     python -m campaign                                   # every part, about ten minutes
     python -m campaign fuzz --seconds 3600 --seed 1      # one part, for an hour
@@ -25,6 +25,7 @@ from campaign.numeric import check_numbers
 from campaign.page import write_results
 from campaign.starved import starve
 from campaign.supply import check_supply
+from campaign.visitors import attack_page
 
 
 def main() -> int:
@@ -69,6 +70,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], PartResult]] = {
     "fuzz": _fuzz,
     "kills": _kill,
     "starved": lambda arguments: starve(arguments.seed, arguments.starve_seconds, arguments.commands, _say),
+    "page": lambda arguments: attack_page(arguments.visitors, arguments.page_seconds, arguments.seed, _say),
 }
 
 
@@ -83,6 +85,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=2, help="kills of each command")
     parser.add_argument("--kill-seconds", type=float, default=150, help="time for kills")
     parser.add_argument("--starve-seconds", type=float, default=150, help="time for starved commands")
+    parser.add_argument("--visitors", type=int, default=100, help="visitors of the page at once")
+    parser.add_argument("--page-seconds", type=float, default=30, help="time for hostile uploads to the page")
     parser.add_argument("--commands", nargs="*", default=[], help="commands to kill and starve; all by default")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     return parser.parse_args()

@@ -3,6 +3,7 @@
 import os
 import socket
 import tempfile
+import warnings
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,12 +73,19 @@ def build_server(settings: AppSettings, folder: Path) -> FastAPI:
         mcp_server=False,
         pwa=False,
         show_error=True,
-        theme=gr.themes.Base(primary_hue="blue", neutral_hue="slate", font=FONT, font_mono=FONT_MONO),
+        theme=_theme(),
         css=_assets("css"),
         head=f"<script>{_assets('js')}</script>",
     )
     app.add_middleware(Protection, settings=settings, folder=folder)
     return app
+
+
+def _theme() -> gr.themes.Base:
+    """Return a theme with fonts of the system, and buttons whose text has enough contrast."""
+    theme = gr.themes.Base(primary_hue="blue", neutral_hue="slate", font=FONT, font_mono=FONT_MONO)
+    theme.set(button_primary_background_fill="*primary_600", button_primary_background_fill_hover="*primary_700")
+    return theme
 
 
 def _assets(suffix: str) -> str:
@@ -119,6 +127,7 @@ def serve(settings: AppSettings, on_start: Callable[[str], None], open_browser: 
     with listening(settings) as listener, tempfile.TemporaryDirectory(prefix="doap-app-") as folder:
         host, port = listener.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        warnings.filterwarnings("ignore", module="gradio")  # those of its use of pandas concern no visitor
         server = uvicorn.Server(uvicorn.Config(build_server(settings, Path(folder)), log_level="warning"))
         on_start(address)
         if open_browser:

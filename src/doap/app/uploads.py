@@ -14,7 +14,8 @@ from PIL import Image, ImageOps
 from doap.app.settings import AppSettings
 from doap.errors import DoapError
 from doap.files import printable
-from doap.images.reading import open_image
+from doap.images.reading import open_image, to_grey
+from doap.types import Grey
 
 RgbImage = NDArray[np.uint8]
 """An RGB picture, (H, W, 3) uint8."""
@@ -45,7 +46,12 @@ with without_stub():
         is_template = True  # shown by the parts of gr.Image
 
         def __init__(self, label: str, **options: Any) -> None:
-            options = {"type": "filepath", "sources": ["upload", "clipboard"], "buttons": []} | options
+            options = {
+                "type": "filepath",
+                "sources": ["upload", "clipboard"],
+                "buttons": [],
+                "alt_text": label,
+            } | options
             super().__init__(label=label, **options)
 
         def get_config(self, cls: Any = None) -> dict[str, Any]:
@@ -103,6 +109,17 @@ def read_upload(path: str | Path, settings: AppSettings, longest: int | None = N
             upright = _eight_bit(upright)
             upright.thumbnail((longest, longest), Image.Resampling.BOX)
         return _rgb(_eight_bit(upright))
+
+
+def read_upload_grey(path: str | Path, settings: AppSettings) -> Grey:
+    """Decode a picture as `doap.read_grey` does, to describe it.
+
+    Raises:
+        DoapError: If it is not a picture in a known format, too large, or damaged.
+    """
+    check_upload(path, settings)
+    with open_image(Path(path), printable(Path(path).name), ADVICE) as image:
+        return to_grey(ImageOps.exif_transpose(image))
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:

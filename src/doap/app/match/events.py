@@ -103,6 +103,13 @@ class MatchEvents:
         """Return the status after the work was cancelled."""
         return _status("Cancelled.")
 
+    def copied(self, text: str) -> None:
+        """Say that the browser copied a text."""
+        if text:
+            gr.Info("Copied.", duration=2)
+        else:
+            gr.Info("Press Match first.", duration=3)
+
     def leave(self, request: gr.Request) -> None:
         """Forget a visitor who left, and delete the pictures of the last matches."""
         session = self._store.drop(str(request.session_hash))

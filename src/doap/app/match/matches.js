@@ -42,7 +42,7 @@
       this.node = make(
         "figure",
         { class: "doap-panel", "aria-label": panel.name },
-        make("figcaption", {}, make("h3", {}, panel.name), make("p", { class: "doap-facts" }, panel.facts),
+        make("figcaption", {}, make("h2", {}, panel.name), make("p", { class: "doap-facts" }, panel.facts),
           make("p", {}, panel.counts), ...(panel.note ? [make("p", {}, panel.note)] : [])),
         this.drawing,
       );

@@ -12,10 +12,9 @@ from PIL import Image
 
 from doap.app.match.examples import list_examples
 from doap.app.settings import AppSettings
-from doap.app.uploads import check_upload
+from doap.app.uploads import read_upload_grey
 from doap.features.image_input import shrink_image
 from doap.files import printable
-from doap.images.reading import read_grey
 from doap.types import Grey
 
 SHOWN_SIDE = 800  # pixels of the longer side on the page
@@ -52,8 +51,7 @@ def read_picture(path: str, settings: AppSettings) -> tuple[Picture, Grey]:
     Raises:
         DoapError: If it is too large, damaged, or not a picture.
     """
-    check_upload(path, settings)
-    grey = read_grey(path)
+    grey = read_upload_grey(path, settings)
     example = _example_paths().get(_digest(Path(path)))
     shown = np.asarray(shrink_image(grey, SHOWN_SIDE))
     source = str(example) if example else Path(path).name

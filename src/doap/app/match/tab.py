@@ -15,7 +15,7 @@ from doap.app.uploads import UploadedImage
 
 VIEWS = [("Keypoints", "keypoints"), ("Mutual", "mutual"), ("Verified", "verified"), ("Overlay", "overlay")]
 GEOMETRIES = [("Fundamental", "fundamental"), ("Homography", "homography")]
-COPY = "(text) => { navigator.clipboard.writeText(text); }"
+COPY = "(text) => { navigator.clipboard?.writeText(text); return text; }"  # browsers have it on 127.0.0.1 and with TLS
 INTRODUCTION = (
     "Drop two pictures of the same thing, or pick an example, and press **Match**. Lines connect the keypoints whose "
     f"descriptors are each other's nearest; their colours show the distance. Formats to download: {', '.join(FORMATS)}."
@@ -60,8 +60,10 @@ def build_tab(settings: AppSettings) -> None:
         with gr.Row():
             copy_python = gr.Button("Copy as Python", size="sm", elem_id="match-copy-python")
             copy_command = gr.Button("Copy as command", size="sm", elem_id="match-copy-command")
-        python = gr.Code(language="python", label="Python", interactive=False, elem_id="match-python")
-        command = gr.Code(language="shell", label="Command", interactive=False, elem_id="match-command")
+        python = gr.Code(language="python", label="Python", interactive=False, wrap_lines=True, elem_id="match-python")
+        command = gr.Code(
+            language="shell", label="Command", interactive=False, wrap_lines=True, elem_id="match-command"
+        )
 
     events = MatchEvents(settings, open_store(settings))
     chosen = [methods, keypoints, ratio, geometry, threshold, wide, view]
@@ -91,8 +93,8 @@ def build_tab(settings: AppSettings) -> None:
     example.input(
         events.choose, example, [first, second], show_progress="hidden", queue=False, api_visibility="private"
     )
-    copy_python.click(None, python, None, js=COPY)
-    copy_command.click(None, command, None, js=COPY)
+    for button, code in ((copy_python, python), (copy_command, command)):
+        button.click(events.copied, code, None, js=COPY, queue=False, show_progress="hidden", api_visibility="private")
     page = Context.root_block
     assert page is not None
     page.unload(events.leave)

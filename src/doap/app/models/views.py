@@ -30,8 +30,8 @@ def render_charts(figure: str, speeds: Speeds) -> str:
     )
     return (
         '<div class="doap-key"><span class="real">real-valued</span><span class="binary">binary</span></div>'
-        f'<div class="doap-charts"><div><h3>Against bytes</h3>{first}</div>'
-        f"<div><h3>Against speed</h3>{second}</div></div>"
+        f'<div class="doap-charts"><div><h2>Against bytes</h2>{first}</div>'
+        f"<div><h2>Against speed</h2>{second}</div></div>"
     )
 
 
