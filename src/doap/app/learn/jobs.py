@@ -20,7 +20,7 @@ from doap.files import write_text
 from doap.types import Grey, Kind
 
 JOB, ERRORS, RESULT = "job.json", "errors.txt", "result"
-STARTUP_SECONDS = 90.0  # on top of the limit: libraries are loaded, photos are read and patches cut
+STARTUP_SECONDS = 120.0  # on top of the limit: libraries are loaded, patches cut and described by the baseline
 THREADS = 2
 UNEXPECTED = "the training stopped unexpectedly; the terminal of doap app shows its details"
 
@@ -42,7 +42,7 @@ class Job(BaseModel):
     Attributes:
         kind: Kind of the descriptor.
         seconds: Planned time of the training.
-        limit: Time after which it is cut.
+        limit: Time from the first step after which it is cut.
         threads: Threads of the training.
         photos: The photos.
     """
@@ -79,7 +79,7 @@ class Training:
         job = Job(kind=kind, seconds=seconds, limit=self._limit, threads=THREADS, photos=names)
         write_text(self.folder / JOB, json.dumps(job.model_dump()))
         with (self.folder / ERRORS).open("wb") as errors:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-m", "doap.app.learn.worker", str(self.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -119,15 +119,15 @@ class Training:
                 if isinstance(event, Failure):
                     raise DoapError(event.line)
             yield events
-        if not self._is_stopped and self._process.wait(10):
+        if not self._is_stopped and self.process.wait(10):
             log.error("a training failed:\n%s", (self.folder / ERRORS).read_text(errors="replace")[-4000:])
             raise DoapError(UNEXPECTED)
 
     def stop(self) -> None:
         """End the process, if it runs, and remove the folder."""
         self._is_stopped = True
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
         self._lines.put(None)
         self._temporary.cleanup()
 
@@ -143,7 +143,7 @@ class Training:
         return lines
 
     def _read_lines(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
             self._lines.put(line)
         self._lines.put(None)

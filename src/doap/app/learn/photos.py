@@ -16,6 +16,7 @@ MIN_KEYPOINTS = 60
 THUMBNAIL = 24  # pixels
 SAME_CORRELATION = 0.98
 VAL_FRACTION = 0.2
+MAX_REASONS = 3  # in an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ def split_photos(
 
     Args:
         images: Name and image of each photo.
-        keypoints: Number of strongest keypoints per photo.
+        keypoints: Number of strongest keypoints per photo; at least `MIN_KEYPOINTS` are used.
         seed: Determines the validation photos.
         progress: Callback, called as progress(done, total).
 
@@ -65,7 +66,7 @@ def split_photos(
     for number, (name, image) in enumerate(images, 1):
         thumbnail = _thumbnail(image)
         same = next((p.name for p, t in zip(photos, thumbnails, strict=True) if _look_same(t, thumbnail)), None)
-        frames = detect_dog(image, keypoints)
+        frames = detect_dog(image, max(keypoints, MIN_KEYPOINTS))
         if len(frames) < MIN_KEYPOINTS:
             left_out.append(f"{name}: only {len(frames)} keypoints; is it flat, blurred or tiny?")
         elif same is not None:
@@ -75,7 +76,8 @@ def split_photos(
             thumbnails.append(thumbnail)
         progress(number, len(images))
     if len(photos) < MIN_PHOTOS:
-        reasons = f" ({'; '.join(left_out)})" if left_out else ""
+        more = f"; and {len(left_out) - MAX_REASONS} more" if len(left_out) > MAX_REASONS else ""
+        reasons = f" ({'; '.join(left_out[:MAX_REASONS])}{more})" if left_out else ""
         raise DoapError(
             f"{len(photos)} usable photos{reasons}; choose at least {MIN_PHOTOS} different photos with texture"
         )

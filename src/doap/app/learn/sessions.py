@@ -26,6 +26,11 @@ class Sessions:
         self._running: dict[str, Training] = {}
         self._lock = threading.Lock()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a training runs."""
+        return bool(self._running)
+
     def run(self, visitor: str, photos: Sequence[tuple[str, Grey]], kind: Kind, query: int = 0) -> Iterator[LearnView]:
         """Train, yield the view about once per second, and remove all files at the end.
 

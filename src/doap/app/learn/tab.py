@@ -8,6 +8,7 @@ import gradio as gr
 import numpy as np
 from gradio.context import Context
 
+from doap.app.learn.events import Stage
 from doap.app.learn.photos import MIN_PHOTOS
 from doap.app.learn.query import QUANTILES
 from doap.app.learn.sessions import Sessions
@@ -30,6 +31,7 @@ Drop about ten different photos with texture (buildings, plants, text, fabric). 
 about {seconds:g} seconds to maximise Average Precision: other views of the same point should be ranked before all other
 points. A fifth of the photos is kept for validation. Photos and unfinished weights are deleted at the end.
 """
+TURN = "waiting until another training has ended"
 DOWNLOAD = """
 Put both files into one folder: `doap.load("own-128.safetensors")` in Python, or `--model own-128.safetensors` on the
 command line.
@@ -45,6 +47,7 @@ def build_tab(settings: AppSettings) -> None:
             label=f"Photos, {MIN_PHOTOS} to {settings.max_photos}",
             file_count="multiple",
             file_types=sorted(PHOTO_SUFFIXES),
+            elem_id="learn-photos",
             height=180,
             min_width=340,
             scale=2,
@@ -66,12 +69,20 @@ def build_tab(settings: AppSettings) -> None:
     shown = [summary, curves, query, lists, download, weights, card]
 
     @reports_errors
+    def announce(paths: Sequence[str] | None) -> str:
+        _check_number(paths or [], settings)
+        return render_summary(LearnView(stage=Stage(TURN if sessions.is_busy else "starting", 0)))
+
+    @reports_errors
     def train(paths: Sequence[str] | None, chosen: Kind, number: int, request: gr.Request) -> Iterator[tuple[Any, ...]]:
-        photos = _read_photos(paths or [], settings)
         ranked = 0
-        for view in sessions.run(_visitor(request), photos, chosen, number):
-            is_new, ranked = len(view.ranks) != ranked, len(view.ranks)
-            yield _show(view, is_new)
+        try:
+            photos = _read_photos(paths or [], settings)
+            for view in sessions.run(_visitor(request), photos, chosen, number):
+                is_new, ranked = len(view.ranks) != ranked, len(view.ranks)
+                yield _show(view, is_new)
+        except DoapError as error:
+            yield _show(LearnView(failure=str(error)), False)
 
     @reports_errors
     def choose_query(number: int, request: gr.Request) -> str:
@@ -86,16 +97,9 @@ def build_tab(settings: AppSettings) -> None:
         sessions.forget(_visitor(request))
 
     private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    running = start.click(
-        train,
-        [uploads, kind, query],
-        shown,
-        concurrency_id=QUEUE,
-        concurrency_limit=1,
-        show_progress="minimal",
-        show_progress_on=summary,
-        trigger_mode="once",
-        api_visibility="private",
+    announced = start.click(announce, uploads, summary, queue=False, trigger_mode="once", **private)
+    running = announced.success(
+        train, [uploads, kind, query], shown, concurrency_id=QUEUE, concurrency_limit=1, **private
     )
     stop.click(cancel, None, summary, cancels=[running], queue=False, **private)
     query.input(choose_query, query, lists, queue=False, **private)
@@ -123,14 +127,18 @@ def _read_photos(paths: Sequence[str], settings: AppSettings) -> list[tuple[str,
     Raises:
         DoapError: If there are too few or too many, or one cannot be decoded.
     """
-    if not MIN_PHOTOS <= len(paths) <= settings.max_photos:
-        raise DoapError(f"{len(paths)} photos chosen; choose {MIN_PHOTOS} to {settings.max_photos} photos")
+    _check_number(paths, settings)
     photos: dict[str, Grey] = {}
     for path in paths:
         name = printable(Path(path).name)
         unique = name if name not in photos else f"{name} ({len(photos) + 1})"
         photos[unique] = np.asarray(read_image(read_upload(path, settings, MAX_SIDE)))
     return list(photos.items())
+
+
+def _check_number(paths: Sequence[str], settings: AppSettings) -> None:
+    if not MIN_PHOTOS <= len(paths) <= settings.max_photos:
+        raise DoapError(f"{len(paths)} photos chosen; choose {MIN_PHOTOS} to {settings.max_photos} photos")
 
 
 def _visitor(request: gr.Request) -> str:

@@ -27,6 +27,7 @@ class LearnView:
         is_stopped: Whether the visitor stopped it.
         files: The weights and their card, while they exist.
         query: Number of the query whose lists are shown.
+        failure: Why the training failed, as one line; empty otherwise.
     """
 
     stage: Stage = field(default_factory=lambda: Stage("starting", 0))
@@ -39,6 +40,7 @@ class LearnView:
     is_stopped: bool = False
     files: list[Path] = field(default_factory=list)
     query: int = 0
+    failure: str = ""
 
     def add(self, event: AnyEvent) -> None:
         """Take note of an event."""
@@ -67,6 +69,8 @@ class LearnView:
     @property
     def line(self) -> str:
         """What is happening, as one line."""
+        if self.failure:
+            return f"Failed: {self.failure}"
         if self.is_stopped:
             return "Stopped. The photos and the unfinished weights are deleted."
         if self.done:

@@ -84,7 +84,6 @@ def main() -> None:
 def run_job(folder: Path, job: Job, send: Send) -> None:
     """Train on the photos of a folder and send events; the best weights and their card are left in `RESULT`."""
     torch.set_num_threads(job.threads)
-    start = time.monotonic()
     recipe, name = RECIPES[job.kind], NAMES[job.kind]
     send(Stage("measuring the speed of this machine", 0))
     plan = plan_training(recipe, job.seconds)
@@ -96,7 +95,7 @@ def run_job(folder: Path, job: Job, send: Send) -> None:
     recipe = recipe.model_copy(update={"epochs": plan.epochs(len(data) // VIEWS_PER_GROUP)})
     send(Data(len(split.train), len(split.val), split.left_out, len(data), recipe.epochs))
     report = Report(name, recipe, data, val, send)
-    deadline = start + job.limit
+    deadline = time.monotonic() + job.limit
     is_cut = False
     try:
         source = DataSpec([f"{len(split.train)} own photos"])
