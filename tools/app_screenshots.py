@@ -29,6 +29,7 @@ QUALITY = 78
 
 def show_match(page: Page) -> None:
     """Match the first example, and select a match."""
+    page.locator("#match-keypoints").get_by_role("spinbutton").fill("500")
     page.get_by_role("button", name="Match", exact=True).click()
     page.locator("figure.doap-panel svg").first.wait_for(timeout=TIMEOUT)
     page.get_by_role("button", name="Next match").nth(1).click()

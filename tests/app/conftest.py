@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from doap.app.server import build_server, listening
@@ -18,6 +19,16 @@ from doap.app.settings import AppSettings
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PERMISSIONS = ["clipboard-read", "clipboard-write"]
 WIDTHS = (1280, 400)  # pixels: a desktop and a telephone
+
+
+# Gradio names the place of a missing picture on an element without a role; it is not ours.
+IGNORED_RULES = {"aria-prohibited-attr"}
+
+
+def accessibility_faults(page: Page) -> list[tuple[str, list[str]]]:
+    """Return the rules of accessibility that the page breaks, and where: names, roles, contrast, order and others."""
+    found = [one for one in Axe().run(page).response["violations"] if one["id"] not in IGNORED_RULES]
+    return [(one["id"], [str(node["target"]) for node in one["nodes"]]) for one in found]
 
 
 @pytest.fixture(scope="session")

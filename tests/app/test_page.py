@@ -3,29 +3,22 @@
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from app.conftest import WIDTHS
+from app.conftest import WIDTHS, accessibility_faults
 from doap.app.server import TABS
-
-# Gradio names the place of a missing picture on an element without a role; it is not ours.
-IGNORED = {"aria-prohibited-attr"}
 
 
 @pytest.mark.parametrize("visit", WIDTHS, indirect=True)
 def test_the_tabs_fit_their_window_and_are_accessible(visit: Page) -> None:
     assert visit.title() == "doap"
     assert visit.get_by_role("heading", level=1).inner_text() == "doap"
-    violations = {}
     for name in TABS:
         visit.get_by_role("tab", name=name).click()
         visit.get_by_role("tabpanel").filter(visible=True).first.wait_for()
         width = visit.evaluate("document.documentElement.scrollWidth")
         assert width <= visit.viewport_size["width"], name  # type: ignore[index]
-        found = [one for one in Axe().run(visit).response["violations"] if one["id"] not in IGNORED]
-        violations[name] = [(one["id"], [node["target"] for node in one["nodes"]]) for one in found]
-    assert violations == {key: [] for key in TABS}
+        assert accessibility_faults(visit) == [], name
 
 
 def test_nothing_on_the_page_names_another_host() -> None:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from app.conftest import WIDTHS
+from app.conftest import WIDTHS, accessibility_faults
 from doap.app.match.examples import list_examples
 from doap.app.match.session import MatchSession, open_store
 from doap.app.settings import AppSettings
@@ -81,6 +81,7 @@ def test_an_example_is_matched_seen_and_downloaded(visit: Page, app_settings: Ap
     assert refined.results[0].first is expected.first
     assert len(refined.results[0].matches) < len(expected.matches)
 
+    assert accessibility_faults(visit) == []
     visit.get_by_label("Keypoints", exact=True).check()
     expect(visit.locator("path.doap-circles")).to_have_count(4)
     visit.get_by_label("Homography").check()

@@ -191,7 +191,8 @@ def _table(session: MatchSession) -> str:
     columns = ["method", "bytes", "keypoints", "mutual", "verified", *(f"{name}, ms" for name in times)]
     rows = "".join(_row([label_method(result.method), *_cells(result, times)]) for result in session.results)
     head = "".join(f'<th scope="col">{name}</th>' for name in columns)
-    return f'<div class="doap-table"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    region = '<div class="doap-table" tabindex="0" role="region" aria-label="Numbers of all methods">'
+    return f"{region}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
 def _cells(result: MethodResult, times: list[str]) -> list[str]:

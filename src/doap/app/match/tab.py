@@ -31,7 +31,11 @@ def build_tab(settings: AppSettings) -> None:
         second = UploadedImage("Second picture", value=str(examples[0].paths[1]), height=240, elem_id="match-second")
     with gr.Row():
         example = gr.Dropdown(
-            [one.name for one in examples], value=examples[0].name, label="Example", elem_id="match-example"
+            [one.name for one in examples],
+            value=examples[0].name,
+            label="Example",
+            min_width=300,
+            elem_id="match-example",
         )
         methods = gr.Dropdown(
             [(label_method(name), name) for name in list_methods(settings)],
@@ -39,16 +43,23 @@ def build_tab(settings: AppSettings) -> None:
             multiselect=True,
             max_choices=MAX_METHODS,
             label=f"Methods, one to {MAX_METHODS}",
+            min_width=300,
             elem_id="match-methods",
         )
     with gr.Row():
-        keypoints = gr.Slider(100, 5000, 2000, step=100, label="Keypoints per picture", elem_id="match-keypoints")
-        ratio = gr.Slider(0.5, 1.0, 1.0, step=0.01, label="Ratio test (1: none)", elem_id="match-ratio")
-        threshold = gr.Slider(0.5, 10.0, 1.5, step=0.1, label="Pixel threshold", elem_id="match-threshold")
+        keypoints = gr.Slider(
+            100, 5000, 2000, step=100, label="Keypoints per picture", min_width=280, elem_id="match-keypoints"
+        )
+        ratio = gr.Slider(0.5, 1.0, 1.0, step=0.01, label="Ratio test (1: none)", min_width=280, elem_id="match-ratio")
+        threshold = gr.Slider(
+            0.5, 10.0, 1.5, step=0.1, label="Pixel threshold", min_width=280, elem_id="match-threshold"
+        )
     with gr.Row():
-        geometry = gr.Radio(GEOMETRIES, value="fundamental", label="Geometry", elem_id="match-geometry")
-        view = gr.Radio(VIEWS, value="verified", label="View", elem_id="match-view")
-        wide = gr.Checkbox(label="Wide: tilted views if plain matching fails", container=True, elem_id="match-wide")
+        geometry = gr.Radio(GEOMETRIES, value="fundamental", label="Geometry", min_width=260, elem_id="match-geometry")
+        view = gr.Radio(VIEWS, value="verified", label="View", min_width=300, scale=2, elem_id="match-view")
+        wide = gr.Checkbox(
+            label="Wide: tilted views if plain matching fails", container=True, min_width=260, elem_id="match-wide"
+        )
     with gr.Row():
         match = gr.Button("Match", variant="primary", scale=4, elem_id="match-run")
         cancel = gr.Button("Cancel", scale=1, elem_id="match-cancel")
