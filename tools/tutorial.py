@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def list_commands(page: str) -> list[str]:
 def run_command(command: str, folder: Path) -> str:
     """Run a command in a folder; return what it prints, without progress."""
     start = time.monotonic()
-    environment = {**os.environ, "COLUMNS": "100", "DOAP_CACHE": str(folder / "cache")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    environment = {**os.environ, "PATH": path, "COLUMNS": "100", "DOAP_CACHE": str(folder / "cache")}
     ended = subprocess.run(
         command, shell=True, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -1,0 +1,83 @@
+"""A folder with everything that the commands of the documentation read, small."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage
+from PIL import Image
+
+from doap import train
+from doap.datasets.sets.writer import write_patch_set
+from support.pages import DOCS
+from support.trainings import SMALL, noisy_patches
+
+NAMES = [
+    "astronaut",
+    "brick",
+    "camera",
+    "chelsea",
+    "coffee",
+    "coins",
+    "grass",
+    "gravel",
+    "moon",
+    "page",
+    "rocket",
+    "text",
+]
+
+
+def write_photos(folder: Path) -> None:
+    """Write twelve crops of photos of scikit-image, enough for a collection of single photos."""
+    folder.mkdir(parents=True)
+    for name in NAMES:
+        photo = getattr(skimage.data, name)()
+        Image.fromarray(photo[:160, :160]).convert("RGB").save(folder / f"{name}.jpg", quality=95)
+
+
+def write_set(path: Path) -> None:
+    """Write a small patch set of six sequences."""
+    patches = noisy_patches()
+    with write_patch_set(path, 32) as writer:
+        writer.append(patches.take(np.arange(len(patches))), patches.groups, patches.sequences)
+
+
+@pytest.fixture(scope="session")
+def written_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder, written once."""
+    folder = tmp_path_factory.mktemp("workspace")
+    for name in ("photos", "held-out", "my-photos", "day1"):
+        write_photos(folder / name)
+    (folder / "day2").mkdir()
+    shutil.copy(folder / "day1" / "moon.jpg", folder / "day2" / "moon2.jpg")
+    (folder / "masks").mkdir()
+    left, right = (Image.fromarray(image[150:400, 100:420]) for image in skimage.data.stereo_motorcycle()[:2])
+    for first, second in (("left", "right"), ("front", "side"), ("a", "b"), ("held-out/left", "held-out/right")):
+        left.save(folder / f"{first}.jpg", quality=95)
+        right.save(folder / f"{second}.jpg", quality=95)
+    pair = folder / "my-pairs" / "one"
+    pair.mkdir(parents=True)
+    left.save(pair / "1.png")
+    left.save(pair / "2.png")
+    np.savetxt(pair / "H.txt", np.eye(3))
+    (folder / "pairs.txt").write_text("astronaut.jpg brick.jpg\n")
+    (folder / "results").mkdir()
+    shutil.copy(DOCS / "results" / "oxford-dog.json", folder / "results")
+    (folder / "mine.yaml").write_text(SMALL.to_yaml())
+    write_set(folder / "sets" / "mine")
+    train(SMALL, noisy_patches(), folder / "runs" / "mine")
+    for name in ("real", "l2net"):
+        shutil.copytree(folder / "runs" / "mine", folder / "runs" / name)
+    return folder
+
+
+@pytest.fixture
+def workspace(written_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder, as the working directory."""
+    folder = tmp_path / "work"
+    shutil.copytree(written_workspace, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
+    return folder
