@@ -31,7 +31,7 @@ from doap.networks.registry import find_card, find_weights, load
 from doap.types import Progress
 
 DETECTORS = ("dog", "harris-affine")
-EXTENTS = (3.0, 4.5, 6.0, 8.5, 12.0, 17.0, 24.0)
+EXTENTS = (3.0, 4.5, 6.0, 8.5, 12.0, 17.0, 24.0, 34.0, 48.0)
 FIGURE = "AP % on validation pairs"  # prefix of the figures that are written on cards here
 
 
@@ -53,8 +53,8 @@ class Measurements:
             self._reuse(read_result(output))
 
     def _reuse(self, earlier: Result) -> None:
-        """Keep the scores with the same settings whose weights are still shipped."""
-        if {key: earlier.settings.get(key) for key in self.settings} != self.settings:
+        """Keep the scores with the same pairs and keypoints whose weights are still shipped."""
+        if any(earlier.settings.get(key) != self.settings[key] for key in ("data", "keypoints")):
             return
         for model in earlier.methods:
             card = find_card(model["name"]) if model["name"] in doap.list_models() else None

@@ -47,12 +47,14 @@ doap match a.jpg b.jpg --model NAME
 ```
 
 All models are part of the package; `doap.load("NAME")` downloads nothing. In a name, `st` means with a Spatial
-Transformer, `tiny` the small network, `128` the number of dimensions, and `256b` the number of bits. The `demo` models
-are trained by `doap demo`. {licence}"""
+Transformer, `tiny` the small network, `large` the large one, `128` the number of dimensions, and `256b` the number of
+bits. `doap-128-open` is trained on photos with a free licence alone. The `demo` models are trained by `doap demo`.
+{licence}"""
 
 ABOUT_EXTENTS = """## Extents
 
-The extent is half the side of a patch, in units of the scale of its frame. The best extent depends on the detector. A
+The extent is half the side of a patch, in units of the scale of its frame. Models with `surround` read the centre of the
+patch, at half the extent, as well. The best extent depends on the detector. A
 card has one for each detector that was measured; other detectors use the extent of the training.
 `doap.detect_and_describe`, `doap match`, `doap describe` and `--extent own` of the benchmarks use these extents."""
 

@@ -86,7 +86,7 @@ OURS: dict[str, dict[str, Any]] = {
     },
     "frames-large-real": {
         **REAL, **UNEVEN, **SURROUND, "network": "residual", "width": 48, "depth": 2, "pooled_weight": 0.3,
-        "ema_decay": 0.99, "epochs": 5,
+        "ema_decay": 0.99, "epochs": 4,
     },
     "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 5},
     "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, **DISTILLED, "lr": 2, "epochs": 6, "teacher": "doap-256b"},
