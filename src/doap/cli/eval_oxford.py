@@ -17,6 +17,7 @@ from doap.cli.eval_options import (
     open_models,
     run_benchmark,
 )
+from doap.cli.model_options import FramesOption
 from doap.cli.pair_options import Detector, Extent, check_detector, parse_extent
 from doap.networks import DEFAULT_MODEL
 
@@ -36,6 +37,7 @@ def oxford(
             "dominant: along the strongest gradient."
         ),
     ] = "detector",
+    frames: FramesOption = "detected",
     protocol: Annotated[
         OxfordProtocol,
         typer.Option(
@@ -64,6 +66,6 @@ def oxford(
     outputs = Outputs(json_file, csv_file, figure)
     check_detector(detector)
     factor = parse_extent(extent)
-    benchmark = Oxford(data, detector, factor, keypoints or None, protocol, overlap_error, orientation)
+    benchmark = Oxford(data, detector, factor, keypoints or None, protocol, overlap_error, orientation, frames)
     methods = open_models(models, device, no_cache, factor, detector)
     run_benchmark(benchmark, methods, outputs)

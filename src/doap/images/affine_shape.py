@@ -34,6 +34,7 @@ MAX_AXIS_RATIO = 6.0
 MAX_ITERATIONS = 12
 ISOTROPIC_RATIO = 1.1  # axis ratio of the second moments at which the iteration has converged
 BINS = 36
+PEAK_SHARE = 0.8  # of the largest peak: smaller ones are no orientations, as in SIFT
 
 
 def affine_shape(image: Grey | Pyramid, frames: Frames) -> Frames:
@@ -75,7 +76,7 @@ def adapt_shapes(pyramid: Pyramid, frames: Frames) -> tuple[Frames, NDArray[np.b
     return shaped.cpu().numpy(), converged.cpu().numpy()
 
 
-def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
+def orient(image: Grey | Pyramid, frames: Frames, nearest: bool = False) -> Frames:
     """Rotate frames so that the x axis points along the dominant gradient, in the frame's own coordinates.
 
     As in SIFT, gradients under a Gaussian window of 2 scales vote into 36 bins, the histogram is smoothed, and its
@@ -84,6 +85,8 @@ def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
     Args:
         image: The image or its pyramid.
         frames: (N, 2, 3), of any orientation.
+        nearest: Whether each frame takes the peak nearest to its own orientation, among those of at least 0.8 of the
+            largest. This keeps apart the frames of a point that has several orientations.
 
     Returns:
         (N, 2, 3) frames of the same ellipses.
@@ -93,7 +96,7 @@ def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
     for start in range(0, len(frames), CHUNK_SIZE):
         chunk = oriented[start : start + CHUNK_SIZE]
         x, y, weights = _gradients(pyramid, chunk, ORIENTATION)
-        angle = _dominant_angle(torch.atan2(y, x), torch.hypot(x, y) * weights)
+        angle = _dominant_angle(torch.atan2(y, x), torch.hypot(x, y) * weights, nearest)
         cosine, sine = angle.cos(), angle.sin()
         rotation = torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
         chunk[:, :, :2] = chunk[:, :, :2] @ rotation
@@ -149,8 +152,8 @@ def _inverse_root(moments: Tensor) -> tuple[Tensor, Tensor]:
     return inverse.float(), (half + (half**2 - 1).sqrt()).sqrt().float()
 
 
-def _dominant_angle(angles: Tensor, votes: Tensor) -> Tensor:
-    """Return the angle with the most votes, (N,), of (N, m, m) angles and votes."""
+def _dominant_angle(angles: Tensor, votes: Tensor, nearest: bool) -> Tensor:
+    """Return the angle with the most votes, or a peak near to 0, (N,), of (N, m, m) angles and votes."""
     position = angles.flatten(1) / (2 * math.pi) * BINS
     low = position.floor()
     weight = position - low
@@ -160,7 +163,13 @@ def _dominant_angle(angles: Tensor, votes: Tensor) -> Tensor:
     histogram.scatter_add_(1, (low.long() + 1) % BINS, flat * weight)
     taps = (1, 4, 6, 4, 1)
     smooth = sum((w * histogram.roll(k - 2, 1) for k, w in enumerate(taps)), start=torch.zeros_like(histogram))
-    peak = smooth.argmax(1, keepdim=True)
+    ranked = smooth
+    if nearest:
+        is_peak = (smooth >= smooth.roll(1, 1)) & (smooth >= smooth.roll(-1, 1))
+        is_peak &= smooth >= PEAK_SHARE * smooth.amax(1, keepdim=True)
+        bins = torch.arange(BINS, device=smooth.device)
+        ranked = torch.where(is_peak, BINS - torch.minimum(bins, BINS - bins), 0)
+    peak = ranked.argmax(1, keepdim=True)
     before, centre, after = (smooth.gather(1, (peak + k) % BINS)[:, 0] for k in (-1, 0, 1))
     curvature = (2 * centre - before - after).clamp(min=1e-12)
     return (peak[:, 0] + (after - before) / (2 * curvature)) * (2 * math.pi / BINS)

@@ -22,9 +22,15 @@ def random_network(corrections: str = "full", start: str = "detected") -> FrameN
 
 def test_the_initial_network_changes_nothing(photo: Grey) -> None:
     frames = detect_dog(photo, 100)
-    corrected = correct_frames(Pyramid(photo), frames, FrameNetwork().eval())
+    corrected = correct_frames(Pyramid(photo), frames, FrameNetwork(FrameSettings(orientation="predicted")).eval())
     np.testing.assert_allclose(corrected, frames, rtol=1e-6)
     assert corrected is not frames
+    # A peak of the gradients is near to the orientation of DoG frames, which is one of another histogram.
+    oriented = correct_frames(Pyramid(photo), frames, FrameNetwork().eval())
+    shapes, before = oriented[:, :, :2], frames[:, :, :2]
+    np.testing.assert_allclose(shapes @ shapes.mT, before @ before.mT, rtol=1e-3, atol=1e-3)
+    cosines = (shapes * before).sum((1, 2)) / (2 * scales(frames) ** 2)
+    assert np.median(cosines) > 0.98
 
 
 def test_chunks_give_the_same_frames(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +79,9 @@ def test_degenerate_frames_and_tiny_images(shape: tuple[int, int], corrections: 
     finite = np.isfinite(frames).all((1, 2))
     assert np.isfinite(corrected[finite]).all()
     np.testing.assert_array_equal(corrected[:, :, 2], frames[:, :, 2])
+    np.testing.assert_array_equal(corrected[[1, 3, 4]], frames[[1, 3, 4]])
     if corrections == "full" and start == "detected":
-        np.testing.assert_array_equal(corrected[1:5], frames[1:5])
+        np.testing.assert_array_equal(corrected[2], frames[2])
         assert np.linalg.det(corrected[[0, 7], :, :2]).min() > 0
         assert np.linalg.det(corrected[8, :, :2]) < 0
     assert correct_frames(Pyramid(image), frames[:0], random_network(corrections, start)).shape == (0, 2, 3)
@@ -82,7 +89,7 @@ def test_degenerate_frames_and_tiny_images(shape: tuple[int, int], corrections: 
 
 def test_networks_can_start_from_baumbergs_iteration(photo: Grey) -> None:
     frames, pyramid = detect_dog(photo, 60), Pyramid(photo)
-    network = FrameNetwork(FrameSettings(start="baumberg")).eval()
+    network = FrameNetwork(FrameSettings(start="baumberg", orientation="predicted")).eval()
     shaped, converged = adapt_shapes(pyramid, frames)
     expected = orient(pyramid, np.where(converged[:, None, None], shaped, frames))
     np.testing.assert_allclose(correct_frames(pyramid, frames, network), expected, rtol=1e-5, atol=1e-6)
@@ -104,3 +111,19 @@ def test_small_and_empty_images_have_learned_frames() -> None:
         found = detect(random.integers(0, 256, shape).astype(np.uint8), frames="learned")
         assert np.isfinite(found.frames).all()
     assert len(detect(np.zeros((64, 64), np.uint8), frames="learned")) == 0
+
+
+def test_frames_turn_to_the_nearest_of_several_peaks() -> None:
+    # A corner of two edges of equal contrast: gradients point along x and along y.
+    image = np.zeros((80, 80), np.uint8)
+    image[:40, :40] = 200
+    angles = np.radians([-5, 20, 80, 100])
+    frames = np.zeros((4, 2, 3), np.float32)
+    for frame, angle in zip(frames, np.pi + angles, strict=True):  # the gradients point to the bright quarter
+        c, s = 4 * np.cos(angle), 4 * np.sin(angle)
+        frame[:] = [[c, -s, 39.5], [s, c, 39.5]]
+    turned = orient(image, frames, nearest=True)
+    found = np.degrees(np.arctan2(turned[:, 1, 0], turned[:, 0, 0])) % 360
+    np.testing.assert_allclose(found, [180, 180, 270, 270], atol=20)  # smoothed towards the diagonal
+    largest = orient(image, frames)
+    assert len(np.unique(np.round(np.arctan2(largest[:, 1, 0], largest[:, 0, 0]), 1))) == 1

@@ -15,7 +15,8 @@ CHUNK_SIZE = 4096  # frames: bounds the memory
 def correct_frames(pyramid: Pyramid, frames: Frames, network: FrameNetwork, extent: float | None = None) -> Frames:
     """Correct affine shape, orientation and scale of frames; their centres stay.
 
-    A network that corrects the shape alone is followed by `orient`.
+    The corrected frames are oriented by a peak of their gradients: the one nearest to the predicted orientation, or,
+    after a network that corrects the shape alone, the largest.
 
     Args:
         pyramid: Pyramid of the image.
@@ -26,30 +27,32 @@ def correct_frames(pyramid: Pyramid, frames: Frames, network: FrameNetwork, exte
     Returns:
         (N, 2, 3). A frame that is not finite or has no area is returned as it is.
     """
-    extent = network.settings.extent if extent is None else extent
-    corrected = start_frames(pyramid, frames, network.settings.start)
-    for start in range(0, len(frames), CHUNK_SIZE):
+    settings = network.settings
+    corrected = frames.astype(np.float32)
+    is_valid = np.isfinite(corrected).all((1, 2)) & (np.linalg.det(corrected[:, :, :2].astype(np.float64)) != 0)
+    valid = start_frames(pyramid, corrected[is_valid], settings.start)
+    for start in range(0, len(valid), CHUNK_SIZE):
         rows = slice(start, start + CHUNK_SIZE)
-        corrected[rows] = _correct(pyramid, corrected[rows], network, extent)
-    return orient(pyramid, corrected) if network.settings.corrections == "shape" else corrected
+        valid[rows] = _correct(pyramid, valid[rows], network, settings.extent if extent is None else extent)
+    if settings.corrections == "shape" or settings.orientation == "peak":
+        valid = orient(pyramid, valid, nearest=settings.corrections == "full")
+    is_finite = np.isfinite(valid).all((1, 2))
+    corrected[np.flatnonzero(is_valid)[is_finite]] = valid[is_finite]
+    return corrected
 
 
 def start_frames(pyramid: Pyramid, frames: Frames, start: Start) -> Frames:
-    """Return a copy of the frames as a network takes them.
+    """Return (N, 2, 3) detected frames as a network takes them.
 
     Args:
         pyramid: Pyramid of the image.
         frames: (N, 2, 3) detected frames.
         start: See `FrameSettings`; frames whose adaptation does not converge keep their shape.
     """
-    copy = frames.astype(np.float32)
-    if start == "detected" or not len(copy):
-        return copy
-    is_valid = np.isfinite(copy).all((1, 2)) & (np.abs(np.linalg.det(copy[:, :, :2].astype(np.float64))) > 0)
-    valid = copy[is_valid]
-    shaped, converged = adapt_shapes(pyramid, valid)
-    copy[is_valid] = orient(pyramid, np.where(converged[:, None, None], shaped, valid))
-    return copy
+    if start == "detected" or not len(frames):
+        return frames
+    shaped, converged = adapt_shapes(pyramid, frames)
+    return orient(pyramid, np.where(converged[:, None, None], shaped, frames))
 
 
 @torch.inference_mode()
@@ -59,8 +62,4 @@ def _correct(pyramid: Pyramid, frames: Frames, network: FrameNetwork, extent: fl
     for _ in range(network.settings.passes):
         patches = extract_patch_tensor(pyramid, torch.cat([shapes, centres], 2), INPUT_SIZE, extent)
         shapes = shapes @ network(patches[:, None].float())
-    is_valid = given.isfinite().all(2).all(1) & shapes.isfinite().all(2).all(1) & (given[:, :, :2].det() != 0)
-    result: Frames = (
-        torch.cat([torch.where(is_valid[:, None, None], shapes, given[:, :, :2]), centres], 2).cpu().numpy()
-    )
-    return result
+    return np.asarray(torch.cat([shapes, centres], 2).cpu().numpy())

@@ -24,6 +24,9 @@ OUTPUTS = 5  # p, q, z, cosine, sine
 Start = Literal["detected", "baumberg"]
 """Frames that a network corrects: those of the detector, or these after Baumberg's iteration."""
 
+Orientation = Literal["predicted", "peak"]
+"""Orientation of corrected frames: as predicted, or the peak of the gradients nearest to it."""
+
 Corrections = Literal["full", "shape"]
 """Corrections of a network: shape, orientation and scale; or shape alone, which AffNet corrects."""
 
@@ -36,6 +39,7 @@ class FrameSettings(BaseModel):
         corrections: "full", or "shape": without orientation and scale, and with the y axis kept, as in AffNet.
         start: "detected", or "baumberg": the frames are adapted to affine shape and oriented before the first pass.
         extent: Half the side of the input patch in units of the scale of a DoG frame.
+        orientation: "predicted", or "peak": the peak of the gradients in the corrected frame nearest to the prediction.
         passes: How often frames are corrected, each time from the patch of the last correction.
         max_ratio: Largest axis ratio of the correction of one pass.
         max_scale: Largest factor, and divisor, of the scale in one pass.
@@ -47,7 +51,8 @@ class FrameSettings(BaseModel):
     corrections: Corrections = "full"
     start: Start = "detected"
     extent: float = Field(default=8.0, gt=0, le=1000)
-    passes: int = Field(default=2, ge=1, le=10)
+    orientation: Orientation = "peak"
+    passes: int = Field(default=1, ge=1, le=10)
     max_ratio: float = Field(default=6.0, gt=1, le=100)
     max_scale: float = Field(default=1.5, gt=1, le=10)
 

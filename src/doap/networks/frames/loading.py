@@ -47,6 +47,17 @@ def load_frame_network(name_or_path: str = DEFAULT_FRAMES, device: str = "cpu") 
     Raises:
         DoapError: If there is no such network, or its files are damaged.
     """
+    network = FrameNetwork(read_frame_card(name_or_path).network)
+    load_initial(network, name_or_path)
+    return optimize_layers(network.to(device), torch.float32, torch.device(device))
+
+
+def load_initial(network: FrameNetwork, name_or_path: str) -> None:
+    """Copy the weights of a saved network to one of the same width.
+
+    Raises:
+        DoapError: If there is no such network, its files are damaged, or its tensors are of other shapes.
+    """
     path, card = _find(name_or_path), read_frame_card(name_or_path)
     try:
         content = path.read_bytes()
@@ -57,12 +68,10 @@ def load_frame_network(name_or_path: str = DEFAULT_FRAMES, device: str = "cpu") 
         raise DoapError(f"{path}: not a safetensors file ({error})") from error
     if hashlib.sha256(content).hexdigest() != card.sha256:
         raise DoapError(f"{path}: its SHA-256 differs from that in {card_path(path).name}; copy both files again")
-    network = FrameNetwork(card.network)
     shapes = {key: value.shape for key, value in network.state_dict().items()}
     if {key: value.shape for key, value in weights.items()} != shapes:
-        raise DoapError(f"{path}: its tensors are not those of the network on its card")
+        raise DoapError(f"{path}: its tensors are not those of a network of width {network.settings.width}")
     load_weights(network, weights, path)
-    return optimize_layers(network.to(device), torch.float32, torch.device(device))
 
 
 def read_frame_card(name_or_path: str) -> FrameCard:

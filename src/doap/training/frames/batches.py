@@ -104,6 +104,20 @@ class TiltedBatches:
         return torch.cat([frames[:, :, :2] @ jitter, frames[:, :, 2:]], 2)
 
 
+def align_orientations(frames: Tensor, jacobians: Tensor) -> Tensor:
+    """Rotate the frame of the second view of each point to the orientation of the first.
+
+    Frames are oriented by a peak of the gradients after the correction, so that AP is that of frames of equal
+    orientation; the rotation is a constant of the gradient.
+    """
+    shapes = (jacobians @ frames[:, :, :2]).detach()
+    (a, b), (c, d) = (row.unbind(1) for row in (inverse(shapes[::VIEWS]) @ shapes[1::VIEWS]).unbind(1))
+    back = rotations(torch.stack([a + d, b - c], 1))
+    turned = frames[:, :, :2].unflatten(0, (-1, VIEWS))
+    turned = torch.stack([turned[:, 0], turned[:, 1] @ back], 1).flatten(0, 1)
+    return torch.cat([turned, frames[:, :, 2:]], 2)
+
+
 def align_vertical(frames: Tensor, jacobians: Tensor, random: torch.Generator) -> Tensor:
     """Rotate frames so that the y axes of both views of a point show the same random direction of the photo.
 

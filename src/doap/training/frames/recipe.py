@@ -17,6 +17,9 @@ class FrameRecipe(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     network: FrameSettings = FrameSettings()
+    initial_weights: str | None = Field(
+        default=None, description="path of a network of the same width to start from; by default the identity"
+    )
     descriptor: str = Field(default="doap-128", description="model that describes the corrected frames")
     objective: FrameObjective = Field(default="ap", description="ap, or affnet: that of the baseline")
     batch_size: int = Field(default=1024, ge=4, le=1 << 16, description="frames per batch, two views of each point")

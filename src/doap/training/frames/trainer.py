@@ -19,11 +19,11 @@ from doap.networks.card import Origin
 from doap.networks.descriptor import Descriptor, check_device
 from doap.networks.frames import FrameNetwork
 from doap.networks.frames.frame_network import INPUT_SIZE
-from doap.networks.frames.loading import save_frame_network
+from doap.networks.frames.loading import load_initial, save_frame_network
 from doap.networks.registry import find_card, load, save
 from doap.objectives import AveragePrecisionLoss
 from doap.objectives.baselines.affnet import HardNegativeConstantLoss
-from doap.training.frames.batches import FrameBatch, TiltedBatches
+from doap.training.frames.batches import FrameBatch, TiltedBatches, align_orientations
 from doap.training.frames.losses import covariance_loss
 from doap.training.frames.recipe import FrameRecipe
 from doap.types import Progress, no_progress
@@ -60,7 +60,10 @@ class FrameTrainer:
         check_device(device)
         torch.manual_seed(recipe.seed)
         self.recipe, self.device = recipe, torch.device(device)
-        self.network = FrameNetwork(recipe.network).to(device)
+        self.network = FrameNetwork(recipe.network)
+        if recipe.initial_weights is not None:
+            load_initial(self.network, recipe.initial_weights)
+        self.network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
         self.descriptor: Descriptor = load(recipe.descriptor, device, fast=False)
         if self.descriptor.kind != "real" and recipe.objective != "ap":
             raise DoapError(f"{recipe.descriptor}: objective {recipe.objective} needs real-valued descriptors")
@@ -103,7 +106,7 @@ class FrameTrainer:
             ranking = torch.zeros_like(covariance)
             loss = covariance
         else:
-            ranking = self._rank(frames[-1], batch)
+            ranking = self._rank(align_orientations(frames[-1], batch.jacobians), batch)
             loss = ranking + recipe.covariance_weight * covariance
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
