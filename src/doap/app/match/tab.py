@@ -55,10 +55,16 @@ def build_tab(settings: AppSettings) -> None:
             0.5, 10.0, 1.5, step=0.1, label="Pixel threshold", min_width=280, elem_id="match-threshold"
         )
     with gr.Row():
-        geometry = gr.Radio(GEOMETRIES, value="fundamental", label="Geometry", min_width=260, elem_id="match-geometry")
-        view = gr.Radio(VIEWS, value="verified", label="View", min_width=300, scale=2, elem_id="match-view")
+        geometry = gr.Radio(
+            GEOMETRIES, value="fundamental", label="Geometry", min_width=260, scale=2, elem_id="match-geometry"
+        )
+        view = gr.Radio(VIEWS, value="verified", label="View", min_width=300, scale=3, elem_id="match-view")
         wide = gr.Checkbox(
-            label="Wide: tilted views if plain matching fails", container=True, min_width=260, elem_id="match-wide"
+            label="Wide: tilted views if plain matching fails",
+            container=True,
+            min_width=260,
+            scale=2,
+            elem_id="match-wide",
         )
     with gr.Row():
         match = gr.Button("Match", variant="primary", scale=4, elem_id="match-run")
