@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from doap.app.server import build_server, listening
 from doap.app.settings import AppSettings
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PERMISSIONS = ["clipboard-read", "clipboard-write"]
+TIMEOUT = 120_000  # milliseconds until a browser gives up; the machine may be busy
 WIDTHS = (1280, 400)  # pixels: a desktop and a telephone
 
 
@@ -77,6 +78,8 @@ def visit(request: pytest.FixtureRequest, browser: Browser, app_url: str) -> Ite
     The test fails if the browser asked another host for anything, or a script of the page failed.
     """
     context = browser.new_context(viewport={"width": request.param, "height": 900}, permissions=PERMISSIONS)
+    context.set_default_timeout(TIMEOUT)
+    expect.set_options(timeout=TIMEOUT)
     page = context.new_page()
     requests: list[str] = []
     failures: list[Error] = []

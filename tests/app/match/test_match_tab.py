@@ -15,8 +15,6 @@ from doap.app.match.examples import list_examples
 from doap.app.match.session import MatchSession, open_store
 from doap.app.settings import AppSettings
 
-TIMEOUT = 60_000  # milliseconds until a test gives up; the machine may be busy
-
 
 def choose_methods(page: Page, *names: str) -> None:
     """Replace the chosen methods."""
@@ -34,7 +32,7 @@ def set_keypoints(page: Page, count: int) -> None:
 
 def match(page: Page) -> None:
     page.get_by_role("button", name="Match", exact=True).click()
-    expect(page.locator("#match-status")).to_contain_text(re.compile("Done|Nothing was verified"), timeout=TIMEOUT)
+    expect(page.locator("#match-status")).to_contain_text(re.compile("Done|Nothing was verified"))
 
 
 def last_session(page: Page, settings: AppSettings) -> MatchSession:
@@ -76,7 +74,7 @@ def test_an_example_is_matched_seen_and_downloaded(visit: Page, app_settings: Ap
     # The ratio re-filters what was found; the features stay the same objects.
     visit.get_by_text("Reproduce: Python and command line").click()
     visit.locator("#match-ratio").get_by_role("spinbutton").fill("0.8")
-    expect(visit.locator("#match-python")).to_contain_text("ratio=0.8", timeout=TIMEOUT)
+    expect(visit.locator("#match-python")).to_contain_text("ratio=0.8")
     refined = last_session(visit, app_settings)
     assert refined.results[0].first is expected.first
     assert len(refined.results[0].matches) < len(expected.matches)
@@ -86,7 +84,7 @@ def test_an_example_is_matched_seen_and_downloaded(visit: Page, app_settings: Ap
     expect(visit.locator("path.doap-circles")).to_have_count(4)
     visit.get_by_label("Homography").check()
     visit.get_by_label("Overlay").check()
-    expect(panels.first.locator(".doap-overlay img, .doap-message").first).to_be_visible(timeout=TIMEOUT)
+    expect(panels.first.locator(".doap-overlay img, .doap-message").first).to_be_visible()
     visit.get_by_label("Mutual").check()
     panels.first.get_by_role("button", name="Next match").click()
     expect(panels.first.get_by_role("status")).to_contain_text("Match 1 of")
@@ -129,7 +127,7 @@ def test_the_tab_is_used_by_keyboard_alone(visit: Page) -> None:
     visit.get_by_role("tab", name="Match").focus()
     press_until(visit, "Tab", "Match")
     visit.keyboard.press("Enter")
-    expect(visit.locator("#match-status")).to_contain_text("Done", timeout=TIMEOUT)
+    expect(visit.locator("#match-status")).to_contain_text("Done")
     press_until(visit, "Tab", "Next match")
     visit.keyboard.press("Enter")
     visit.keyboard.press("Enter")
@@ -145,7 +143,7 @@ def test_a_fault_is_one_line_and_the_page_lives_on(visit: Page, tmp_path: Path) 
     block.locator("input[type=file]").set_input_files(path)
     visit.get_by_role("button", name="Match", exact=True).click()
     alert = visit.get_by_test_id("toast-body")
-    expect(alert).to_contain_text("bomb.png: not an image in a known format", timeout=TIMEOUT)
+    expect(alert).to_contain_text("bomb.png: not an image in a known format")
     assert next(line for line in alert.inner_text().splitlines() if "bomb.png" in line).endswith(
         "choose another picture"
     )
@@ -164,7 +162,7 @@ def test_work_is_cancelled(visit: Page, app_settings: AppSettings) -> None:
     visit.get_by_role("option", name=list_examples()[2].name).click()
     visit.locator("#match-wide").get_by_role("checkbox").check()
     visit.get_by_role("button", name="Match", exact=True).click()
-    expect(visit.locator("#match-status progress")).to_be_visible(timeout=TIMEOUT)
+    expect(visit.locator("#match-status progress")).to_be_visible()
     visit.get_by_role("button", name="Cancel").first.click()
     expect(visit.locator("#match-status")).to_contain_text("Cancelled")
     expect(visit.locator("figure.doap-panel")).to_have_count(0)

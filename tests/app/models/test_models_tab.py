@@ -10,7 +10,7 @@ import doap
 def test_models_are_compared_and_their_cards_read(visit: Page) -> None:
     visit.get_by_role("tab", name="Models").click()
     visit.get_by_role("button", name="Measure speed").click()
-    expect(visit.locator("#models-charts svg")).to_have_count(2, timeout=60_000)
+    expect(visit.locator("#models-charts svg")).to_have_count(2)
     name = visit.locator("#models-charts .point .name").first
     name.hover()
     expect(visit.locator("#models-charts .point .detail").first).to_be_visible()
