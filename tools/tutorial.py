@@ -2,9 +2,8 @@
 
     python tools/tutorial.py FOLDER [--photos PHOTOS --held-out PHOTOS]
 
-FOLDER is created with photos/ and held-out/: by default photos that come with scikit-image and scikit-learn. The page
-is written for these only; with other photos, of which left.jpg and right.jpg in held-out/ show one scene, the output is
-printed.
+FOLDER is created with photos/, held-out/, left.jpg and right.jpg: photos that come with scikit-image and scikit-learn.
+With folders of other photos the page is printed instead.
 """
 
 import argparse
@@ -25,8 +24,6 @@ IMAGES = PAGE.parent / "images"
 PICTURES = {
     "sheet.png": "tutorial-sheet.png",
     "runs/mine/training.png": "tutorial-training.png",
-    "result.png": "tutorial-result.png",
-    "matches.png": "tutorial-matches.png",
 }
 # A block of commands, and the block of output that may follow it.
 BLOCK = re.compile(r"^```\n(?P<commands>doap .*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?", re.MULTILINE | re.DOTALL)
@@ -34,8 +31,8 @@ PROGRESS = re.compile(r"^.* (left|spent).*\n", re.MULTILINE)
 
 
 def copy_photos(paths: tuple[Path, ...], folder: Path) -> None:
-    """Write photos as JPEG files into a new folder; those of the stereo pair as left.jpg and right.jpg."""
-    folder.mkdir(parents=True)
+    """Write photos as JPEG files into a folder; those of the stereo pair as left.jpg and right.jpg."""
+    folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
         Image.open(path).convert("RGB").save(folder / f"{path.stem.removeprefix('motorcycle_')}.jpg", quality=95)
 
@@ -85,7 +82,8 @@ def main() -> None:
         shutil.copytree(options.held_out, folder / "held-out")
     else:
         copy_photos(photos.TRAIN, folder / "photos")
-        copy_photos((*photos.TEST, photos.STEREO[1]), folder / "held-out")
+        copy_photos(photos.TEST, folder / "held-out")
+    copy_photos(photos.STEREO, folder)
     page = run_page(PAGE.read_text(encoding="utf-8"), folder)
     if own:
         print(page)

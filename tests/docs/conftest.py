@@ -54,7 +54,7 @@ def written_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(folder / "day1" / "moon.jpg", folder / "day2" / "moon2.jpg")
     (folder / "masks").mkdir()
     left, right = (Image.fromarray(image[150:400, 100:420]) for image in skimage.data.stereo_motorcycle()[:2])
-    for first, second in (("left", "right"), ("front", "side"), ("a", "b"), ("held-out/left", "held-out/right")):
+    for first, second in (("left", "right"), ("front", "side"), ("a", "b"), ("my-photos/left", "my-photos/right")):
         left.save(folder / f"{first}.jpg", quality=95)
         right.save(folder / f"{second}.jpg", quality=95)
     pair = folder / "my-pairs" / "one"
