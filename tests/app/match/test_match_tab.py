@@ -70,6 +70,7 @@ def test_an_example_is_matched_seen_and_downloaded(visit: Page, app_settings: Ap
         f"{int(expected.matches.inliers.sum())} verified of {len(expected.matches)} mutual" in panels.first.inner_text()
     )
     assert visit.locator("#match-table tbody tr").count() == 2
+    assert accessibility_faults(visit) == []
 
     # The ratio re-filters what was found; the features stay the same objects.
     visit.get_by_text("Reproduce: Python and command line").click()
@@ -79,7 +80,6 @@ def test_an_example_is_matched_seen_and_downloaded(visit: Page, app_settings: Ap
     assert refined.results[0].first is expected.first
     assert len(refined.results[0].matches) < len(expected.matches)
 
-    assert accessibility_faults(visit) == []
     visit.get_by_label("Keypoints", exact=True).check()
     expect(visit.locator("path.doap-circles")).to_have_count(4)
     visit.get_by_label("Homography").check()
