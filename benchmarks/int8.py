@@ -37,8 +37,7 @@ from doap.evaluation.image_pairs.scoring import score_pair
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import optimize_for_inference
 from doap.networks.int8.layers import Layer, read_layers
-from doap.networks.network import PatchNetwork, normalise
-from doap.networks.surround import split_extents
+from doap.networks.network import PatchNetwork, normalise, split_extents
 from doap.types import Descriptors, Frames, Grey
 from machine import RESULTS, write_result
 

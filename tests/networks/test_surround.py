@@ -13,8 +13,7 @@ from doap.networks.feature_maps import FeatureMapNetwork
 from doap.networks.inference import optimize_for_inference
 from doap.networks.int8 import calibrate, quantize
 from doap.networks.l2net import L2Net
-from doap.networks.network import LayeredNetwork
-from doap.networks.surround import StackExtents, split_extents
+from doap.networks.network import LayeredNetwork, StackExtents, split_extents
 
 NETWORKS = [Architecture(width=4, dimensions=16, surround=True),
             Architecture(network="residual", width=4, dimensions=16, surround=True)]  # fmt: skip

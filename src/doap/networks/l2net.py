@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from doap.networks.network import LayeredNetwork, conv_layer, initialise
-from doap.networks.surround import StackExtents
+from doap.networks.network import LayeredNetwork, StackExtents, conv_layer, initialise
 
 INPUT_SIZE = 32
 
@@ -20,7 +19,7 @@ class L2Net(LayeredNetwork):
         dimensions: Length of the output: dimensions of the descriptor, or its bits.
         width: Channels of the first layer; the other layers have 1, 2 or 4 times as many.
         dropout: Dropout probability before the last layer.
-        surround: Whether to read 64x64 patches, see `doap.networks.surround`.
+        surround: Whether to read 64x64 patches, see `doap.networks.network.split_extents`.
     """
 
     def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1, surround: bool = False) -> None:

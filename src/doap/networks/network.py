@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from doap.errors import DoapError
-from doap.networks.surround import split_extents
 
 EPS = nn.BatchNorm2d(1).eps
 """Added to variances by the batch normalisation of networks."""
@@ -27,7 +26,7 @@ class PatchNetwork(nn.Module):
         input_size: S, side of the patches in pixels.
 
     Attributes:
-        two_extents: Whether the network reads the centre of a patch and the whole, see `doap.networks.surround`.
+        two_extents: Whether the network reads the centre of a patch and the whole, see `split_extents`.
     """
 
     two_extents = False
@@ -90,7 +89,7 @@ class LayeredNetwork(PatchNetwork):
     Args:
         dimensions: Length of the output, see `PatchNetwork`.
         layer_size: Side of the patches that the first layer reads.
-        surround: Whether the network reads patches of twice that side, see `doap.networks.surround`.
+        surround: Whether the network reads patches of twice that side, see `split_extents`.
     """
 
     layers: nn.Sequential
@@ -125,6 +124,34 @@ class LayeredNetwork(PatchNetwork):
         self.check(patches)
         parts = split_extents(patches) if self.two_extents else patches
         return normalise(parts).to(self.dtype)
+
+
+class StackExtents(nn.Module):
+    """Stack the maps of the two parts of each patch vertically, that of the centre on top.
+
+    In channels-last order, the result is a view of the same memory.
+    """
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return (N, C, 2H, W) maps of (2N, C, H, W) maps."""
+        return torch.unflatten(maps, 0, (-1, 2)).transpose(1, 2).flatten(2, 3)
+
+
+def split_extents(patches: Tensor) -> Tensor:
+    """Return the centre of each patch and the whole at half the resolution: two extents for one descriptor.
+
+    The layers of a network read both parts with the same weights, and its last layer the maps of both. CS-L2Net has
+    separate weights for the parts and concatenates two descriptors instead.
+
+    Args:
+        patches: (N, 1, 2S, 2S) float.
+
+    Returns:
+        (2N, 1, S, S): the centre of the first patch, the whole first patch, the centre of the second, and so on.
+    """
+    margin = int(patches.shape[2]) // 4
+    centre = patches[:, :, margin:-margin, margin:-margin]
+    return torch.stack([centre, F.avg_pool2d(patches, 2)], 1).flatten(0, 1)
 
 
 def conv_layer(in_channels: int, out_channels: int, kernel_size: int, stride: int) -> list[nn.Module]:

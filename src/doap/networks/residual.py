@@ -43,7 +43,7 @@ class Residual(LayeredNetwork):
         width: Channels of the first layer; the other layers have 1, 2 or 4 times as many.
         dropout: Dropout probability before the last layer.
         depth: Residual blocks at each of the two lower resolutions.
-        surround: Whether to read 64x64 patches, see `doap.networks.surround`.
+        surround: Whether to read 64x64 patches, see `doap.networks.network.split_extents`.
     """
 
     def __init__(

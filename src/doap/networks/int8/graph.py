@@ -29,7 +29,7 @@ def build_graph(
         ranges: Largest magnitude of the input of each layer.
         size: Side of the patches.
         signed_activations: Whether to store activations in int8 instead of uint8.
-        surround: Whether the first layer reads the centre of a patch and the whole, see `doap.networks.surround`.
+        surround: Whether the first layer reads the centre of a patch and the whole, see `split_extents`.
 
     Returns:
         Serialised ONNX model that maps (N, size, size / b, b) float patches with grey values in 0..255, b of
@@ -125,7 +125,7 @@ class _Graph(GraphBuilder):
 
 
 def _add_split(graph: _Graph, size: int, shape: tuple[int, int, int]) -> str:
-    """Add the split of patches into centre and whole, as `doap.networks.surround.split_extents`."""
+    """Add the split of patches into centre and whole, as `doap.networks.network.split_extents`."""
     patches = graph.add_node("Reshape", [INPUT, np.array([-1, 1, size, size])])
     start, end = np.array([size // 4] * 2), np.array([size - size // 4] * 2)
     centre = graph.add_node("Slice", [patches, start, end, np.array([2, 3])])
