@@ -6,6 +6,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import typer
 
 from doap.cli.main import app, main
-from folders.conftest import open_in_process
+from folders.conftest import InProcess, open_in_process
 from support.pages import PAGES, ROOT, fenced_blocks, page_commands, page_name, read_page
 
 NOT_RUN = {
@@ -84,10 +85,19 @@ def parse(words: list[str]) -> None:
     command.make_parser(context).parse_args(args=list(words))
 
 
+class BuildInProcess(InProcess):
+    """Engine of builds, which ask for tasks ahead of their results."""
+
+    def map(self, function: Any, tasks: Any, look_ahead: int | None = None, died: Any = None) -> Iterator[Any]:  # noqa: ARG002
+        """Run the tasks one after another."""
+        return super().map(function, tasks, None, died)
+
+
 @pytest.fixture(autouse=True)
 def _in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("folders.describing", "folders.matching", "datasets.build.building"):
+    for module in ("folders.describing", "folders.matching"):
         monkeypatch.setattr(f"doap.{module}.open_engine", open_in_process)
+    monkeypatch.setattr("doap.datasets.build.building.open_engine", lambda *_, **__: nullcontext(BuildInProcess()))
     monkeypatch.setattr("doap.folders.describing.start_loading", lambda *_: None)
 
 
