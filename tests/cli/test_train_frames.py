@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import numpy as np
+
+from doap.datasets.sets.frame_set import FrameSet, encode
+from doap.datasets.tilted.tilted_set import TiltedSet
+from doap.networks.frames.loading import load_frame_network
+from doap.types import Grey
+from support.command_line import Doap
+
+
+def test_views_are_made_and_a_network_is_trained(doap: Doap, photo: Grey, tmp_path: Path) -> None:
+    photos = [encode(np.ascontiguousarray(image)) for image in (photo[:300, :400], photo[200:, 100:])]
+    ids = np.arange(2)
+    frames = np.tile(np.array([[[1, 0, 9], [0, 1, 9]]], np.float32), (2, 1, 1))
+    FrameSet(photos, ["a.png", "b.png"], ids, frames, ids, ids, np.zeros(2, np.int64)).save(tmp_path / "set")
+    views = ("--views", 2, "--max-tilt", 3, "--max-size", 256, "--keypoints", 300, "--workers", 1)
+    status, output, _ = doap("data", "tilt", "set", "-o", "tilted", *views)
+    assert status == 0
+    tilted = TiltedSet.open(tmp_path / "tilted")
+    assert f"tilted: {tilted.frames}" in output
+    assert len(tilted.homographies) == 6
+    small = ("batch_size=32", "points_per_photo=8", "steps=2", "descriptor=doap-tiny-128", "network.width=4")
+    options = [text for setting in small for text in ("--set", setting)]
+    status, output, _ = doap("train-frames", "--data", "tilted", "-o", "run", "--device", "cpu", *options)
+    assert status == 0
+    assert "2 steps" in output
+    assert load_frame_network(str(tmp_path / "run" / "weights.safetensors")).settings.width == 4
+    status, _, error = doap("train-frames", "--data", "tilted", "-o", "run")
+    assert (status, "run: exists already" in error) == (1, True)
+    status, _, error = doap("train-frames", "--data", "set", "-o", "other")
+    assert (status, "make them with doap data tilt" in error) == (1, True)
