@@ -19,11 +19,11 @@ from support.pages import PAGES, ROOT, fenced_blocks, page_commands, page_name, 
 
 NOT_RUN = {
     r"(?<![\w*-])[A-Z]{3,}(?![\w*])|…|\$| A B C | \[": "a placeholder stands for a choice of the reader",
-    r"data download|/shared/|HardNet\+\+": "downloads, or needs another machine or weights of others",
+    r"data download|/shared/|HardNet\+\+|hardnet\.": "downloads, or needs another machine or weights of others",
     r"--device cuda": "needs a GPU",
     r"\b(liberty|phototour|hpatches|romepatches|oxford)\b": "official data: tests/evaluation and tests/training",
     r"^doap (reproduce|study|sweep)": "trains for hours: tests/experiments",
-    r"sets/(photos|frames|split|open|val)|halves|fifth|scenes/|multiview|split/": "many photos: tests/datasets",
+    r"sets/(photos|frames|split|open|val|tilted)|halves|fifth|scenes/|multiview|split/": "many photos: tests/datasets",
     r"^doap train frames-|nested": "large frame sets: tests/training",
     r"^doap (colmap|hloc|dbow)": "other tools: tests/bridges",
     r"--devices 2": "starts processes: tests/training/test_distributed.py",
@@ -76,6 +76,14 @@ def short_words(line: str) -> list[str]:
     return [*words, *SHORT, "--set", "network=tiny", "--set", "width=8"]
 
 
+def remove(path: Path) -> None:
+    """Remove a file or folder, if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def parse(words: list[str]) -> None:
     """Raise a usage error unless a command and its options exist, and each option that needs a value has one."""
     command: Any = typer.main.get_command(app)
@@ -108,8 +116,8 @@ def test_the_commands_of_a_page_run(page: str, workspace: Path, monkeypatch: pyt
         exec(fenced_blocks(read_page(page), "python")[0], {})
     for line in dict.fromkeys(runnable()[page]):
         words = short_words(line)
-        if "-o" in words and (output := workspace / words[words.index("-o") + 1]).is_dir() and words[1] != "match":
-            shutil.rmtree(output)  # made by an earlier command
+        if "-o" in words:
+            remove(workspace / words[words.index("-o") + 1])  # made by an earlier command
         monkeypatch.setattr(sys, "argv", words)
         with pytest.raises(SystemExit) as ended:
             main()
