@@ -94,7 +94,7 @@ def headline() -> dict[str, str]:
     rows = []
     for name, cells in _cells(sequence_table(images)).items():
         if name in selected:
-            tasks = (patches[name][f"{task}, official"] for task in ("matching", "retrieval"))
+            tasks = (patches.get(name, {}).get(f"{task}, official", "") for task in ("matching", "retrieval"))
             rows.append(Row((name, size[name], cells["mean"], *tasks)))
     columns = ("descriptor", "bytes", "Oxford", "HPatches matching", "retrieval")
     return {"headline": markdown(Table(columns, tuple(rows)))}

@@ -40,7 +40,8 @@ def test_prefixes_have_files_of_their_own(tmp_path: Path) -> None:
 
 
 def test_configurations_are_checked() -> None:
-    assert set(confs) == {f"doap-{name}" for name in ("128", "256b", "st-128", "st-256b", "tiny-128", "tiny-256b")}
+    names = ("128", "128-open", "256b", "large-128", "st-128", "st-256b", "tiny-128", "tiny-256b")
+    assert set(confs) == {f"doap-{name}" for name in names}
     path = str(find_weights("doap-demo-128"))
     assert make_conf(path)["output"] == "feats-doap-demo-128-n4096-r1600"
     assert make_conf(path)["model"]["model_name"] == path

@@ -5,14 +5,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from doap.choices import Orientation
+from doap.choices import FrameShape, Orientation
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.images.affine_shape import orient
+from doap.images.detection import detect
 from doap.images.detectors import DETECTORS
-from doap.images.frames import make_upright
-from doap.types import Frames, Grey
+from doap.images.frames import Detections, make_upright
+from doap.types import Grey
 from support.sets.small_pairs import write_pair, write_sequence
 
 
@@ -31,13 +32,12 @@ def test_the_ground_truth_is_read_from_the_file(tmp_path: Path) -> None:
 def test_a_reference_is_read_and_detected_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_sequence(tmp_path / "graf", 0)
     detected: list[int | None] = []
-    plain = DETECTORS["dog"]
 
-    def counting(image: Grey, limit: int | None) -> Frames:
+    def counting(image: Grey, detector: str, frames: FrameShape, limit: int | None) -> Detections:
         detected.append(limit)
-        return plain(image, limit)
+        return detect(image, detector, frames, limit)
 
-    monkeypatch.setitem(DETECTORS, "dog", counting)
+    monkeypatch.setattr("doap.evaluation.image_pairs.reading.detect", counting)
     reader = PairReader("dog", 60)
     opened = [reader.open(files) for files in find_pairs(tmp_path)]
     assert detected == [60] * 6

@@ -113,7 +113,7 @@ def align_orientations(frames: Tensor, jacobians: Tensor) -> Tensor:
     shapes = (jacobians @ frames[:, :, :2]).detach()
     (a, b), (c, d) = (row.unbind(1) for row in (inverse(shapes[::VIEWS]) @ shapes[1::VIEWS]).unbind(1))
     back = rotations(torch.stack([a + d, b - c], 1))
-    turned = frames[:, :, :2].unflatten(0, (-1, VIEWS))
+    turned = torch.unflatten(frames[:, :, :2], 0, (-1, VIEWS))
     turned = torch.stack([turned[:, 0], turned[:, 1] @ back], 1).flatten(0, 1)
     return torch.cat([turned, frames[:, :, 2:]], 2)
 
