@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ def serve(protection: Protection, visitors: list[Visitor]) -> None:
     async def run() -> None:
         await asyncio.gather(*(protection(one.scope, one.receive, one.send) for one in visitors))
 
-    asyncio.run(run())
+    # In a thread of its own: the browser of other tests has an event loop in this one.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, run()).result()
 
 
 @pytest.mark.parametrize(("length", "status"), [(None, 411), ("many", 411), ("999999", 413), ("900", 200)])

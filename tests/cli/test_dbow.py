@@ -52,7 +52,7 @@ def test_a_vocabulary_is_trained_and_calibrated(doap: Doap, photos: Path) -> Non
     others = ("--features", "voc-features", "--frames", "upright")
     status, _, errors = doap("dbow", photos, "-o", "other.yml", *OPTIONS, *others)
     assert (status, errors.count("\n")) == (1, 1)
-    assert "voc-features: holds features with frames = oriented, not upright" in errors
+    assert "voc-features: holds features with frames = detected, not upright" in errors
     assert not Path("other.yml").exists()
 
 

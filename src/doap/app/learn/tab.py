@@ -70,7 +70,10 @@ def build_tab(settings: AppSettings) -> None:
 
     @reports_errors
     def announce(paths: Sequence[str] | None) -> str:
-        _check_number(paths or [], settings)
+        try:
+            _check_number(paths or [], settings)
+        except DoapError as error:
+            return render_summary(LearnView(failure=str(error)))
         return render_summary(LearnView(stage=Stage(TURN if sessions.is_busy else "starting", 0)))
 
     @reports_errors

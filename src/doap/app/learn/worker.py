@@ -13,8 +13,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import cv2
-import numpy as np
 import torch
 
 from doap.app.learn.events import (
@@ -41,6 +39,7 @@ from doap.datasets.build.cutting import cut_patches
 from doap.datasets.sets.patch_set import PatchSet
 from doap.demo.training import EXTENT, untrained_descriptor
 from doap.errors import DoapError
+from doap.images.reading import read_grey
 from doap.networks.card import card_path
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
@@ -87,7 +86,7 @@ def run_job(folder: Path, job: Job, send: Send) -> None:
     recipe, name = RECIPES[job.kind], NAMES[job.kind]
     send(Stage("measuring the speed of this machine", 0))
     plan = plan_training(recipe, job.seconds)
-    images = [(photo.name, _read(folder / photo.file)) for photo in job.photos]
+    images = [(photo.name, read_grey(folder / photo.file)) for photo in job.photos]
     split = split_photos(
         images, plan.keypoints(len(images)), progress=lambda done, n: send(Stage("finding keypoints", done / n))
     )
@@ -187,12 +186,6 @@ def _ranks(number: int, ranked: RankedList, queries: FixedQueries, name: str, ep
         [format_distance(ranked, position) for position in shown],
         [encode(queries.patches[ranked.items[position]]) for position in shown],
     )
-
-
-def _read(path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
-    image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
-    assert image is not None
-    return np.asarray(image, np.uint8)
 
 
 def _keep_best(folder: Path, name: str) -> None:

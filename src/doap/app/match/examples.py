@@ -13,6 +13,7 @@ from PIL import Image
 from doap.demo import photos
 from doap.files import atomic_file, cache_root
 from doap.geometry.homographies import transform_points
+from doap.images.reading import open_image
 
 BLUR = 0.8  # standard deviation per unit of reduction, as a camera has
 
@@ -57,7 +58,8 @@ def _turn_matrix(degrees: float, scale: float) -> NDArray[np.float64]:
 
 def _write_view(source: Path, target: Path, matrix: NDArray[np.float64]) -> None:
     """Write a photo as seen through a homography; it is blurred first where it is reduced."""
-    photo = np.asarray(Image.open(source).convert("RGB"))
+    with open_image(source, source) as image:
+        photo = np.asarray(image.convert("RGB"))
     scales = np.linalg.norm(matrix[:2, :2], axis=0)
     blur_x, blur_y = (BLUR * math.sqrt(max(1e-6, 1 / scale**2 - 1)) for scale in scales)
     blurred = cv2.GaussianBlur(photo, (0, 0), sigmaX=blur_x, sigmaY=blur_y)
