@@ -31,6 +31,16 @@ def doap_256b(pretrained: bool = True, device: str = "cpu", fast: bool = True) -
     return _load("doap-256b", pretrained, device, fast)
 
 
+def doap_128_open(pretrained: bool = True, device: str = "cpu", fast: bool = True) -> "Descriptor":
+    """`doap_128` trained on photos with a free licence alone."""
+    return _load("doap-128-open", pretrained, device, fast)
+
+
+def doap_large_128(pretrained: bool = True, device: str = "cpu", fast: bool = True) -> "Descriptor":
+    """Large network of residual blocks, 128 dimensions; see `doap_128`."""
+    return _load("doap-large-128", pretrained, device, fast)
+
+
 def doap_st_128(pretrained: bool = True, device: str = "cpu", fast: bool = True) -> "Descriptor":
     """`doap_128` with a Spatial Transformer that aligns patches first."""
     return _load("doap-st-128", pretrained, device, fast)

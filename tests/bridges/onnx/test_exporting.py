@@ -183,7 +183,7 @@ def test_all_architectures_are_exported(network: str, photo: Grey, frames: Frame
     architecture = Architecture.model_validate(
         {"transformer": True, "transformer_padding": "zeros", "dimensions": 16, "width": 4}
         if network == "unbounded transformer"
-        else {"network": network, "dimensions": 16, "width": 4}
+        else {"network": network, "dimensions": 16, "width": 16 if network == "residual" else 4}
     )
     model = Descriptor(with_statistics(build_network(architecture), photo, frames), "real", 12.0, "new")
     doap.save(model, tmp_path / "new.safetensors", architecture)

@@ -21,4 +21,4 @@ def test_the_code_of_the_page_runs(
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     exec("".join(blocks), {})
-    assert capsys.readouterr().out.splitlines()[:2] == ["(100, 128)", "doap-128 Apache-2.0 32 17.0"]
+    assert capsys.readouterr().out.splitlines()[:2] == ["(100, 128)", "doap-128 Apache-2.0 64 24.0"]
