@@ -5,6 +5,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.app.match.methods import open_method as open_model
 from doap.app.rank.pairs import RankPair
 from doap.app.rank.ranking import RankedList, rank_items
 from doap.errors import DoapError
@@ -12,7 +13,6 @@ from doap.features import FrameDescriber, ModelDescriber
 from doap.features.describers import DETECTOR
 from doap.images.extraction import extract_patches
 from doap.networks.baselines.sift import WINDOW_SCALES, Sift
-from doap.networks.registry import load
 from doap.types import Frames, Grey
 
 METHODS = {
@@ -24,6 +24,7 @@ METHODS = {
 }
 """Labels of the methods by name."""
 
+DEVICE = "cpu"  # few keypoints per request
 PATCH_PIXELS = 64  # side of the patches on the page
 
 
@@ -36,7 +37,7 @@ def open_method(name: str) -> FrameDescriber:
     """
     if name not in METHODS:
         raise DoapError(f"{name}: no such method; choose one of {', '.join(METHODS)}")
-    return Sift(root=True) if name == "rootsift" else ModelDescriber(load(name))
+    return Sift(root=True) if name == "rootsift" else ModelDescriber(open_model(name, DEVICE))
 
 
 def rank_pair(pair: RankPair, method: str, query: int) -> RankedList:

@@ -3,15 +3,12 @@
 Mishkin, Radenović and Matas, Repeatability is not enough: Learning affine regions via discriminability, ECCV 2018.
 """
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from doap.objectives.average_precision import euclidean_distances
-from doap.objectives.baselines.pairs import make_pairs, unit_batch
-from doap.objectives.lists import IgnoreTable
+from doap.objectives.baselines.hardnet import HardNetLoss
 
 
-class HardNegativeConstantLoss(nn.Module):
+class HardNegativeConstantLoss(HardNetLoss):
     """Triplet margin loss with the closest non-match in the batch as a constant.
 
         L = 1/N Σ_i max(0, m + d(a_i, p_i) - n_i),   ∂n_i := 0
@@ -23,15 +20,5 @@ class HardNegativeConstantLoss(nn.Module):
         margin: m.
     """
 
-    def __init__(self, margin: float = 1.0) -> None:
-        super().__init__()
-        self.margin = margin
-
-    def forward(self, outputs: Tensor, groups: Tensor, ignore: IgnoreTable | None = None) -> Tensor:
-        """Compute the loss, a scalar, of (M, d) raw outputs with (M,) integer groups, without the ignored pairs."""
-        unit, groups = unit_batch(outputs, groups)
-        pairs = make_pairs(groups, ignore)
-        distances = euclidean_distances(unit[pairs.anchors], unit[pairs.positives])
-        negatives = distances.detach().masked_fill(pairs.related_pairs, torch.inf)
-        hardest = torch.minimum(negatives.amin(1), negatives.amin(0))
-        return (self.margin + distances.diagonal() - hardest).relu().mean()
+    def _negative_distances(self, distances: Tensor) -> Tensor:
+        return distances.detach()

@@ -32,6 +32,10 @@ class HardNetLoss(nn.Module):
         unit, groups = unit_batch(outputs, groups)
         pairs = make_pairs(groups, ignore)
         distances = euclidean_distances(unit[pairs.anchors], unit[pairs.positives])
-        negatives = distances.masked_fill(pairs.related_pairs, torch.inf)
+        negatives = self._negative_distances(distances).masked_fill(pairs.related_pairs, torch.inf)
         hardest = torch.minimum(negatives.amin(1), negatives.amin(0))
         return (self.margin + distances.diagonal() - hardest).relu().mean()
+
+    def _negative_distances(self, distances: Tensor) -> Tensor:
+        """Return the (N, N) distances among which the negatives are chosen."""
+        return distances
