@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from doap.app.match.downloads import add_downloads
 from doap.app.match.session import open_store
+from doap.app.methods import open_models
 from doap.app.protection import Protection
 from doap.app.settings import AppSettings
 from doap.errors import DoapError
@@ -122,8 +123,9 @@ def serve(settings: AppSettings, on_start: Callable[[str], None], open_browser: 
         open_browser: Open the page in the browser of this machine.
 
     Raises:
-        DoapError: If the address cannot be used.
+        DoapError: If the address cannot be used, or a model of the settings cannot be loaded.
     """
+    open_models(settings)
     with listening(settings) as listener, tempfile.TemporaryDirectory(prefix="doap-app-") as folder:
         host, port = listener.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from doap.app.rank import pairs
-from doap.app.rank.methods import METHODS, cut_patches, rank_pair
+from doap.app.rank.methods import cut_patches, rank_pair
 from doap.errors import DoapError
 from doap.types import Grey
 
@@ -30,7 +30,7 @@ def test_the_nearest_frame_of_a_click() -> None:
     assert np.hypot(*(centres[clicked] - (x, y))) == min(np.hypot(*(centre - (x, y))) for centre in centres)
 
 
-@pytest.mark.parametrize("method", ["doap-tiny-128", "doap-tiny-256b", "rootsift"])
+@pytest.mark.parametrize("method", ["doap-tiny-128", "doap-tiny-256b", "rootsift", "sift", "orb"])
 def test_the_list_of_a_query_holds_every_frame_once(method: str) -> None:
     pair = pairs.example_pair("coffee cup")
     ranked = rank_pair(pair, method, pair.first_query())
@@ -43,10 +43,10 @@ def test_the_list_of_a_query_holds_every_frame_once(method: str) -> None:
 
 def test_unknown_methods_queries_and_examples_are_named() -> None:
     pair = pairs.example_pair("coffee cup")
-    with pytest.raises(DoapError, match="no such method"):
+    with pytest.raises(DoapError, match="<b>"):
         rank_pair(pair, "<b>", 0)
     with pytest.raises(DoapError, match="keypoint -1"):
-        rank_pair(pair, next(iter(METHODS)), -1)
+        rank_pair(pair, "rootsift", -1)
     with pytest.raises(DoapError, match="no such example"):
         pairs.example_pair("none")
 

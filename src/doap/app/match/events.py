@@ -10,11 +10,11 @@ import gradio as gr
 from doap.app.match.code import command_lines, python_code
 from doap.app.match.downloads import FORMATS, ROUTE
 from doap.app.match.examples import find_example
-from doap.app.match.methods import check_methods, label_method
 from doap.app.match.pair import MatchOptions, MethodResult, filter_and_verify, match_pictures
 from doap.app.match.pictures import Picture, read_picture
 from doap.app.match.session import MatchSession, SessionStore
 from doap.app.match.views import View, render_session
+from doap.app.methods import check_methods, label_method
 from doap.app.reporting import reports_errors
 from doap.app.settings import AppSettings
 from doap.app.work import Step, run_in_steps

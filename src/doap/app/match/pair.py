@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from doap.app.match.methods import open_method
 from doap.app.match.pictures import Picture
+from doap.app.methods import open_method
 from doap.choices import Geometry
 from doap.errors import DoapError
 from doap.features import Features, Matches, detect_and_describe, match, match_wide

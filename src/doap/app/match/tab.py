@@ -8,8 +8,8 @@ from gradio.context import Context
 from doap.app.match.downloads import FORMATS
 from doap.app.match.events import MatchEvents
 from doap.app.match.examples import list_examples
-from doap.app.match.methods import MAX_METHODS, default_methods, label_method, list_methods
 from doap.app.match.session import open_store
+from doap.app.methods import MAX_METHODS, default_methods, label_method, list_methods
 from doap.app.settings import WORK, AppSettings
 from doap.app.uploads import UploadedImage
 

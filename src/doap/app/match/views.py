@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from doap.app.match.methods import label_method
 from doap.app.match.pair import MethodResult
 from doap.app.match.pictures import Picture, jpeg_uri
 from doap.app.match.session import MatchSession
+from doap.app.methods import label_method
 from doap.images.extraction import extract_patches
 from doap.types import Frames
 

@@ -1,11 +1,9 @@
 """Methods that describe the frames of a pair."""
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.app.match.methods import open_method as open_model
+from doap.app.methods import open_method
 from doap.app.rank.pairs import RankPair
 from doap.app.rank.ranking import RankedList, rank_items
 from doap.errors import DoapError
@@ -15,29 +13,20 @@ from doap.images.extraction import extract_patches
 from doap.networks.baselines.sift import WINDOW_SCALES, Sift
 from doap.types import Frames, Grey
 
-METHODS = {
-    "doap-128": "doap-128, 128 floats",
-    "doap-256b": "doap-256b, 256 bits",
-    "doap-tiny-128": "doap-tiny-128, 128 floats",
-    "doap-tiny-256b": "doap-tiny-256b, 256 bits",
-    "rootsift": "RootSIFT, 128 floats",
-}
-"""Labels of the methods by name."""
+IN_IMAGE = {"sift": Sift(), "rootsift": Sift(root=True)}
+"""Computed in the image, where OpenCV sees all pixels."""
 
 DEVICE = "cpu"  # few keypoints per request
 PATCH_PIXELS = 64  # side of the patches on the page
 
 
-@lru_cache(maxsize=len(METHODS))
-def open_method(name: str) -> FrameDescriber:
-    """Load a method by name.
+def open_describer(method: str) -> FrameDescriber:
+    """Load a method by name; the last ones are kept.
 
     Raises:
         DoapError: If there is no such method.
     """
-    if name not in METHODS:
-        raise DoapError(f"{name}: no such method; choose one of {', '.join(METHODS)}")
-    return Sift(root=True) if name == "rootsift" else ModelDescriber(open_model(name, DEVICE))
+    return IN_IMAGE.get(method) or ModelDescriber(open_method(method, DEVICE))
 
 
 def rank_pair(pair: RankPair, method: str, query: int) -> RankedList:
@@ -49,7 +38,7 @@ def rank_pair(pair: RankPair, method: str, query: int) -> RankedList:
     if not 0 <= query < len(pair.first.frames):
         raise DoapError(f"keypoint {query}: the first picture has the keypoints 0 to {len(pair.first.frames) - 1}")
     if method not in pair.descriptors:
-        describer = open_method(method)
+        describer = open_describer(method)
         first, second = (describer.describe_frames(view.image, view.frames) for view in (pair.first, pair.second))
         pair.descriptors[method] = np.asarray(first), np.asarray(second)
     first, second = pair.descriptors[method]
@@ -58,7 +47,7 @@ def rank_pair(pair: RankPair, method: str, query: int) -> RankedList:
 
 def extent_of(method: str) -> float:
     """Return half the side of the patch that a method describes, in units of the frame's scale."""
-    describer = open_method(method)
+    describer = open_describer(method)
     return describer.model.extent_for(DETECTOR) if isinstance(describer, ModelDescriber) else WINDOW_SCALES / 2
 
 

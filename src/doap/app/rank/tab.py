@@ -6,8 +6,8 @@ import gradio as gr
 import numpy as np
 from gradio.context import Context
 
+from doap.app.methods import check_methods, label_method, list_methods
 from doap.app.rank.drawing import to_image_point
-from doap.app.rank.methods import METHODS
 from doap.app.rank.pairs import EXAMPLES, KEYPOINTS, MAX_SIDE, own_pair
 from doap.app.rank.picture import make_picture
 from doap.app.rank.store import EXAMPLE, PairStore
@@ -17,6 +17,7 @@ from doap.app.settings import WORK, AppSettings
 from doap.app.uploads import UploadedImage, read_upload
 from doap.errors import DoapError
 from doap.features.image_input import read_image
+from doap.networks import DEFAULT_MODEL
 
 INTRODUCTION = (
     "Click a keypoint in the first picture. All patches of the second picture are ranked by the distance of their "
@@ -38,8 +39,13 @@ def build_tab(settings: AppSettings) -> None:
     key = gr.State(EXAMPLE + FIRST_EXAMPLE, time_to_live=settings.file_seconds, delete_callback=store.remove)
     with gr.Row():
         example = gr.Radio(list(EXAMPLES), value=FIRST_EXAMPLE, label="Example with a known homography", min_width=340)
-        labels = [(label, name) for name, label in METHODS.items()]
-        method = gr.Dropdown(labels, value=next(iter(METHODS)), label="Descriptor", filterable=False, min_width=300)
+        method = gr.Dropdown(
+            [(label_method(name), name) for name in list_methods(settings)],
+            value=DEFAULT_MODEL,
+            label="Descriptor",
+            filterable=False,
+            min_width=300,
+        )
     with gr.Accordion("Own pictures", open=False):
         with gr.Row():
             uploads = [
@@ -65,6 +71,7 @@ def build_tab(settings: AppSettings) -> None:
     shown = [key, query, first, second, listed, curve]
 
     def show(pair_key: str, name: str, index: int) -> list[Any]:
+        check_methods([name], settings)
         pair = store.get(pair_key)
         view = view_query(pair, name, index)
         slider = gr.Slider(maximum=len(pair.first.frames) - 1, value=index)
@@ -104,6 +111,7 @@ def build_tab(settings: AppSettings) -> None:
 
     @reports_errors
     def move_to_hardest(pair_key: str, name: str) -> list[Any]:
+        check_methods([name], settings)
         return show(pair_key, name, hardest_query(store.get(pair_key), name))
 
     work: dict[str, Any] = {"outputs": shown, "concurrency_id": WORK, "show_progress": "minimal"}

@@ -1,4 +1,4 @@
-"""Methods that the Match tab offers."""
+"""Methods that the page offers, in all tabs."""
 
 from functools import lru_cache
 
@@ -19,6 +19,16 @@ def list_methods(settings: AppSettings) -> list[str]:
     """Return the names of all methods: shipped models, baselines, and those that `doap app --model` named."""
     names = [*list_models(), *BASELINES, *settings.models]
     return list(dict.fromkeys(names))
+
+
+def open_models(settings: AppSettings) -> None:
+    """Load the models that `doap app --model` named.
+
+    Raises:
+        DoapError: If one cannot be loaded.
+    """
+    for name in settings.models:
+        open_method(name, settings.device)
 
 
 def default_methods(settings: AppSettings) -> list[str]:
