@@ -8,7 +8,6 @@ import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import gradio as gr
@@ -41,10 +40,8 @@ def build_page(settings: AppSettings) -> gr.Blocks:
             "Pictures stay on this machine and are deleted afterwards.</p>",
             elem_id="doap-header",
         )
-        with gr.Tabs():
+        with gr.Tabs(overflow_behavior="wrap"):  # a menu would hide tabs on a telephone
             for name in TABS:
-                if find_spec(f"doap.app.{name.lower()}.tab") is None:
-                    continue
                 with gr.Tab(name, id=name.lower()):
                     import_module(f"doap.app.{name.lower()}.tab").build_tab(settings)
     page.queue(max_size=settings.max_queue, default_concurrency_limit=1, api_open=False)
