@@ -9,6 +9,7 @@ from PIL import Image
 
 import doap
 from doap import networks
+from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import evaluation, photos, training
 from doap.demo.page import verdict, write_page
 from doap.demo.run import DemoResult, run_demo
@@ -16,6 +17,7 @@ from doap.evaluation.image_pairs.scoring import score_all
 from doap.evaluation.image_pairs.warped import score_warped
 from doap.features import ModelDescriber
 from doap.networks.inference import optimize_for_inference
+from doap.training.log import Status, StatusCallback
 from doap.training.recipe import Recipe
 
 SHIPPED = "doap-tiny-128"
@@ -140,3 +142,18 @@ def test_an_earlier_demo_is_replaced(result: DemoResult, folder: Path) -> None:
 def test_no_photo_is_trained_on_and_tested() -> None:
     assert not set(photos.TRAIN) & ({*photos.TEST} | {*photos.STEREO})
     assert all(path.exists() for path in (*photos.TRAIN, *photos.TEST, *photos.STEREO))
+
+
+def test_a_preparation_is_not_the_progress_of_a_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    losses: dict[str, tuple[float, float]] = {}
+    seen: list[dict[str, tuple[float, float]]] = []
+
+    def train(*_: object, progress: StatusCallback, **__: object) -> None:
+        for status in (Status(1.0, preparation="loading the set"), Status(0.25, 0.5)):
+            progress(status)
+            seen.append(dict(losses))
+
+    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(PatchSet, "open", lambda path: path)
+    training.train_descriptor("one", Recipe(), tmp_path, tmp_path, losses)
+    assert seen == [{}, {"one": (0.25, 0.5)}]

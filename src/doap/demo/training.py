@@ -56,7 +56,8 @@ def train_descriptor(
     def report(status: Status) -> None:
         if parent is not None and not parent.is_alive():  # the demo was killed
             raise SystemExit
-        losses[name] = (status.done, status.loss)
+        if not status.preparation:  # whose end is not that of the training
+            losses[name] = (status.done, status.loss)
 
     train(recipe, PatchSet.open(patches), run, name, source=DataSpec([DATA]), progress=report)
 
