@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.parsing.array_files import MAX_BYTES, read_archive
-from doap.parsing.hdf5_files import check_dataset
+from doap.parsing.hdf5_files import check_dataset, children, get_child
 
 if TYPE_CHECKING:
     import h5py
@@ -88,7 +88,9 @@ def read_group(group: "h5py.Group", where: str) -> Record:
     Raises:
         DoapError: If it is of a newer version; `where` names it.
     """
-    arrays: Record = {name: _read_array(name, item) for name, item in group.items() if not hasattr(item, "items")}
+    arrays: Record = {
+        name: _read_array(name, item) for name, item in children(group).items() if not hasattr(item, "items")
+    }
     attributes: Record = {name: _scalar(np.asarray(value)) for name, value in group.attrs.items()}
     return _checked(arrays | attributes, where)
 
@@ -129,7 +131,7 @@ def _find_group(file: "h5py.File", path: Path, image: str | None) -> "h5py.Group
         if not any(_is_array(file, name) for name in ("frames", "indices")):
             raise DoapError(f"{path}: holds several records; name one, for example image={_first_record(file)!r}")
         return file
-    group = file.get(image)
+    group = get_child(file, image)
     if not hasattr(group, "items"):
         raise DoapError(f"{path}: has no {image}")
     return group
@@ -137,12 +139,13 @@ def _find_group(file: "h5py.File", path: Path, image: str | None) -> "h5py.Group
 
 def _is_array(group: "h5py.Group", name: str) -> bool:
     """Return whether a group has an array of this name; a folder of images may have the same."""
-    return name in group and not hasattr(group[name], "items")
+    item = get_child(group, name)
+    return item is not None and not hasattr(item, "items")
 
 
 def _first_record(group: "h5py.Group") -> str:
     """Return the name of the first record in a group, '' if there is none."""
-    name = next((name for name, child in group.items() if hasattr(child, "items")), "")
+    name = next((name for name, child in children(group).items() if hasattr(child, "items")), "")
     below = _first_record(group[name]) if name else ""
     return f"{name}/{below}" if below else name
 

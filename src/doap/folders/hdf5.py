@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from doap.errors import DoapError
 from doap.files import atomic_file, make_folder
 from doap.folders.settings import Identity
+from doap.parsing.hdf5_files import children, get_child
 from doap.parsing.json_files import parse_json
 
 if TYPE_CHECKING:
@@ -78,15 +79,29 @@ def damaged(path: Path) -> DoapError:
     return DoapError(f"{path}: damaged or not an HDF5 file of doap; make it again, or restore a copy")
 
 
-def find_groups(group: "h5py.Group", entry: str, prefix: str = "") -> Iterator[tuple[str, "h5py.Group"]]:
-    """Yield name and group of every record in a file, sorted: groups with this entry, at any depth."""
-    for name, child in sorted(group.items()):
-        if not hasattr(child, "items"):
+def find_groups(file: "h5py.File", entry: str) -> Iterator[tuple[str, "h5py.Group"]]:
+    """Yield name and group of every record in a file, sorted: groups with this entry, at any depth.
+
+    Raises:
+        ValueError: If there is a link in the file, or a group leads back to one that it is in.
+    """
+    yield from _find_below(file, entry, "", set())
+
+
+def _find_below(group: "h5py.Group", entry: str, prefix: str, seen: set[int]) -> Iterator[tuple[str, "h5py.Group"]]:
+    import h5py
+
+    for name, child in children(group).items():
+        if not isinstance(child, h5py.Group):
             continue
-        if entry in child and not hasattr(child[entry], "items"):  # else it is a folder of images of this name
+        address = int(h5py.h5o.get_info(child.id).addr)
+        if address in seen:
+            raise ValueError(f"{prefix}{name} is in the file twice")
+        seen.add(address)
+        if isinstance(get_child(child, entry), h5py.Dataset):  # else it is a folder of images of this name
             yield f"{prefix}{name}", child
         else:
-            yield from find_groups(child, entry, f"{prefix}{name}/")
+            yield from _find_below(child, entry, f"{prefix}{name}/", seen)
 
 
 def read_stamps(path: Path, entry: str, content: str) -> tuple[Identity, dict[str, str]]:

@@ -2,6 +2,8 @@
 
 import gzip
 import struct
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import cv2
@@ -202,6 +204,17 @@ def test_damaged_files_are_one_line(tmp_path: Path, name: str, content: bytes, m
         read_vocabulary(tmp_path / name)
     assert str(raised.value).startswith(str(tmp_path / name))
     assert "\n" not in str(raised.value)
+
+
+def test_a_small_file_that_decompresses_to_much_is_refused_in_little_memory(tmp_path: Path) -> None:
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
+    parts = [compressor.compress(b" " * (1 << 20)) for _ in range(200)]
+    (tmp_path / "voc.yml.gz").write_bytes(b"".join([*parts, compressor.flush()]))
+    tracemalloc.start()
+    with pytest.raises(DoapError, match=r"voc\.yml\.gz: cannot be read \([\d,]+ bytes that decompress to more than"):
+        read_vocabulary(tmp_path / "voc.yml.gz")
+    assert tracemalloc.get_traced_memory()[1] < 60 << 20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", FORMS[:3])

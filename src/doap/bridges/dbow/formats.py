@@ -22,6 +22,7 @@ FORB_BYTES = 32  # FORB::L of DBoW2
 TF_IDF, L1_NORM = 0, 0
 BINARY_SIGNATURE = 88877711233  # of DBoW3
 CV_8U = 0
+MIN_LIMIT, MAX_RATIO = 1 << 24, 32  # of decompressed text: bytes, and times the compressed file; numbers give 3 to 5
 BLOCK = 10_000  # nodes whose numbers are Python objects at the same time
 BINARY_HEAD = np.dtype([("signature", "<u8"), ("compressed", "u1"), ("nodes", "<u4"), ("settings", "<i4", 4)])
 BINARY_WORD = np.dtype([("word", "<u4"), ("node", "<u4")])
@@ -87,13 +88,23 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
     form = _form(path)
     try:
         content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
+        content = _decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DoapError(f"{path}: cannot be read ({error})") from error
     try:
         return READERS[form](content)
     except (DoapError, ValueError, IndexError, OverflowError) as error:
         raise DoapError(f"{path}: cannot be read as a vocabulary ({error})") from error
+
+
+def _decompress(content: bytes) -> bytes:
+    """Decompress a file of gzip; a ValueError if it is too large for a text of numbers."""
+    limit = max(MIN_LIMIT, MAX_RATIO * len(content))
+    with gzip.open(io.BytesIO(content)) as file:
+        text = file.read(limit + 1)
+    if len(text) > limit:
+        raise ValueError(f"{len(content):,} bytes that decompress to more than {limit:,}")
+    return text
 
 
 def _form(path: Path) -> str:
