@@ -1,0 +1,40 @@
+"""Rows of newer results replace those of the same descriptors, and nothing else."""
+
+import pytest
+
+import merge_results
+from doap.errors import DoapError
+from doap.evaluation.harness.result import Result, Score
+
+
+def oxford(extent: str, **aps: float) -> Result:
+    """Return a result of two sequences with the AP of each descriptor, 1 less on the second sequence."""
+    rows: list[Score] = [
+        {"descriptor": name, "sequence": sequence, "pair": "1-2", "AP": ap - number}
+        for name, ap in aps.items()
+        for number, sequence in enumerate(("graf", "wall"))
+    ]
+    methods = [{"name": name} for name in aps]
+    curves = [{"descriptor": name, "points": [ap]} for name, ap in aps.items()]
+    settings = {"data": f"of {len(aps)}", "extent": extent}
+    return Result(benchmark="oxford", settings=settings, methods=methods, scores=rows, curves=curves)
+
+
+def test_rows_of_a_descriptor_are_replaced_and_new_ones_added() -> None:
+    merged = merge_results.merge(oxford("12", sift=60.0, ours=70.0), oxford("12", ours=74.0, large=75.0, small=65.0))
+    assert [method["name"] for method in merged.methods] == ["sift", "ours", "large", "small"]
+    found = {(row["descriptor"], row["sequence"]): row["AP"] for row in merged.scores}
+    assert found[("sift", "wall")] == 59
+    assert found[("ours", "graf")] == 74
+    assert found[("large", "wall")] == 74
+    assert len(merged.scores) == 8
+    assert [curve["points"] for curve in merged.curves] == [[60.0], [74.0], [75.0], [65.0]]
+    assert merged.settings["data"] == "of 2"
+
+
+def test_results_of_other_settings_are_refused() -> None:
+    with pytest.raises(DoapError, match="setting extent: 12 and 17 differ"):
+        merge_results.merge(oxford("12", sift=60.0), oxford("17", ours=74.0))
+    other = oxford("12", ours=74.0).model_copy(update={"benchmark": "hpatches"})
+    with pytest.raises(DoapError, match="oxford and hpatches"):
+        merge_results.merge(oxford("12", sift=60.0), other)

@@ -1,0 +1,56 @@
+"""Replace the rows of some descriptors in a result by those of newer results of the same benchmark.
+
+    python tools/merge_results.py docs/results/oxford-dog.json out/new-models.json
+
+Run tools/result_tables.py afterwards. With it, not all methods have to be measured again for a new model. Descriptors
+that the older result does not have are added. Settings that both name must be equal.
+"""
+
+import argparse
+from pathlib import Path
+
+from doap.errors import DoapError
+from doap.evaluation.harness.result import Result, read_result
+from doap.evaluation.image_pairs.tables import compare_all
+from doap.files import write_text
+
+PLACES = ("data",)  # settings that may differ: where the data lie
+
+
+def merge(older: Result, newer: Result) -> Result:
+    """Return a result with all rows of the newer one, and those of the older one for other descriptors.
+
+    Raises:
+        DoapError: If they are of different benchmarks or settings.
+    """
+    if older.benchmark != newer.benchmark:
+        raise DoapError(f"results of {older.benchmark} and {newer.benchmark} cannot be merged")
+    for key in older.settings.keys() & newer.settings.keys() - {*PLACES}:
+        if older.settings[key] != newer.settings[key]:
+            raise DoapError(f"setting {key}: {older.settings[key]} and {newer.settings[key]} differ")
+    replaced = {str(method["name"]) for method in newer.methods}
+    scores = [row for row in older.scores if row["descriptor"] not in replaced] + newer.scores
+    return older.model_copy(
+        update={
+            "methods": [method for method in older.methods if method["name"] not in replaced] + newer.methods,
+            "scores": scores,
+            "curves": [curve for curve in older.curves if curve["descriptor"] not in replaced] + newer.curves,
+            "comparisons": compare_all(scores) if older.comparisons else [],
+        }
+    )
+
+
+def main() -> None:
+    """Read the arguments and merge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("older", type=Path, help="result that is replaced")
+    parser.add_argument("newer", type=Path, nargs="+", help="results with the new rows; later ones win")
+    arguments = parser.parse_args()
+    result = read_result(arguments.older)
+    for path in arguments.newer:
+        result = merge(result, read_result(path))
+    write_text(arguments.older, result.model_dump_json() + "\n")
+
+
+if __name__ == "__main__":
+    main()
