@@ -5,9 +5,6 @@ from typing import Literal
 DETECTOR_NAMES = ("dog", "harris", "hessian", "harris-affine", "hessian-affine", "vlfeat-harris-affine")
 """Names of the keypoint detectors of `doap.images.detectors`."""
 
-Orientation = Literal["detector", "upright", "dominant"]
-"""Orientation of frames: the detector's own, the y axis vertical in the image, or along the dominant gradient."""
-
 FrameShape = Literal["detected", "upright", "baumberg", "learned"]
 """Frames to describe: as detected, upright, with affine shape by Baumberg's iteration, or corrected by a network."""
 

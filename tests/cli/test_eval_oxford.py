@@ -72,7 +72,7 @@ def test_the_protocol_of_vlbenchmarks_with_vlfeats_frames(doap: Doap, sequences:
     assert "area under curve %" in shown
     result = json.loads((tmp_path / "o.json").read_text())
     settings = result["settings"]
-    assert (settings["protocol"], settings["keypoints"], settings["orientation"]) == ("vlbenchmarks", "all", "detector")
+    assert (settings["protocol"], settings["keypoints"], settings["frames"]) == ("vlbenchmarks", "all", "detected")
     assert "overlap error under 0.5" in settings["correspondences"]
     assert "matched one to one" in settings["correspondences"]
     assert {test["measure"] for test in result["comparisons"]} == {"ap", "area under curve", "matching score"}

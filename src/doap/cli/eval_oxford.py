@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from doap.choices import Orientation, OxfordProtocol
+from doap.choices import OxfordProtocol
 from doap.cli.eval_options import (
     CsvFile,
     Device,
@@ -30,13 +30,6 @@ def oxford(
     detector: Detector = "harris-affine",
     extent: Extent = "3",
     keypoints: Annotated[int, typer.Option(min=0, help="Number of strongest keypoints per image; 0: all.")] = 1000,
-    orientation: Annotated[
-        Orientation,
-        typer.Option(
-            help="Orientation of the keypoints. detector: as detected. upright: vertical in the image. "
-            "dominant: along the strongest gradient."
-        ),
-    ] = "detector",
     frames: FramesOption = "detected",
     protocol: Annotated[
         OxfordProtocol,
@@ -66,6 +59,6 @@ def oxford(
     outputs = Outputs(json_file, csv_file, figure)
     check_detector(detector)
     factor = parse_extent(extent)
-    benchmark = Oxford(data, detector, factor, keypoints or None, protocol, overlap_error, orientation, frames)
+    benchmark = Oxford(data, detector, factor, keypoints or None, protocol, overlap_error, frames)
     methods = open_models(models, device, no_cache, factor, detector)
     run_benchmark(benchmark, methods, outputs)

@@ -5,14 +5,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from doap.choices import FrameShape, Orientation
+from doap.choices import FrameShape
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.reading import PairReader
-from doap.images.affine_shape import orient
 from doap.images.detection import detect
-from doap.images.detectors import DETECTORS
-from doap.images.frames import Detections, make_upright
+from doap.images.frames import Detections
 from doap.types import Grey
 from support.sets.small_pairs import write_pair, write_sequence
 
@@ -61,13 +59,9 @@ def test_an_unknown_detector_is_refused() -> None:
         PairReader("sift", 50)
 
 
-def test_frames_are_oriented_as_requested(tmp_path: Path) -> None:
+def test_frames_are_those_of_the_shape_requested(tmp_path: Path) -> None:
     write_pair(tmp_path / "a", 0)
     (files,) = find_pairs(tmp_path)
-    detected, upright, dominant = (
-        PairReader("harris-affine", None, orientation=orientation).open(files).first
-        for orientation in get_args(Orientation)
-    )
-    np.testing.assert_array_equal(detected.frames, DETECTORS["harris-affine"](detected.image, None))
-    np.testing.assert_array_equal(upright.frames, make_upright(detected.frames))
-    np.testing.assert_array_equal(dominant.frames, orient(detected.image, detected.frames))
+    for shape in get_args(FrameShape):
+        view = PairReader("dog", 40, frames=shape).open(files).first
+        np.testing.assert_array_equal(view.frames, detect(view.image, "dog", shape, 40).frames)

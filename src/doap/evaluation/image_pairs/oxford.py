@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, get_args
 
-from doap.choices import FrameShape, Orientation, OxfordProtocol
+from doap.choices import FrameShape, OxfordProtocol
 from doap.datasets.official.image_sequences import find_sequences
 from doap.datasets.sets.image_pairs import PairFiles, sequence_pairs
 from doap.errors import DoapError
@@ -40,7 +40,6 @@ class Oxford:
         keypoints: Number of strongest keypoints per image; None for all.
         protocol: "doap" or "vlbenchmarks".
         overlap_error: Overlap error of corresponding frames in the protocol "vlbenchmarks"; None for 0.5.
-        orientation: Orientation of the frames; "detector" leaves it as detected.
         frames: Shape of the frames: "detected", "upright", "baumberg" or "learned".
 
     Raises:
@@ -55,7 +54,6 @@ class Oxford:
     keypoints: int | None = 1000
     protocol: OxfordProtocol = "doap"
     overlap_error: float | None = None
-    orientation: Orientation = "detector"
     frames: FrameShape = "detected"
 
     def __post_init__(self) -> None:
@@ -68,7 +66,7 @@ class Oxford:
 
     def evaluate(self, methods: Sequence[Method], progress: StepProgress = no_step_progress) -> Result:
         """Match all pairs with all methods; see `Benchmark.evaluate`."""
-        reader = PairReader(self.detector, self.keypoints, orientation=self.orientation, frames=self.frames)
+        reader = PairReader(self.detector, self.keypoints, frames=self.frames)
         pairs = find_oxford(self.data)
         score, rule = self._scorer()
         scores = score_all(map(reader.open, pairs), len(pairs), methods, progress, score)
@@ -79,7 +77,6 @@ class Oxford:
                 "detector": self.detector,
                 "extent": format_extent(self.extent),
                 "keypoints": "all" if self.keypoints is None else self.keypoints,
-                "orientation": self.orientation,
                 "frames": self.frames,
                 "protocol": self.protocol,
                 "correspondences": rule,

@@ -3,16 +3,14 @@
 from functools import lru_cache
 from pathlib import Path
 
-from doap.choices import FrameShape, Geometry, Orientation
+from doap.choices import FrameShape, Geometry
 from doap.datasets.official.image_sequences import read_homography
 from doap.datasets.sets.image_pairs import PairFiles, read_points
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.scoring import ImagePair, View
 from doap.geometry.ground_truth import GroundTruth, from_homography, from_points
-from doap.images.affine_shape import orient
 from doap.images.detection import detect
 from doap.images.detectors import DETECTORS
-from doap.images.frames import make_upright
 from doap.images.reading import read_grey
 
 MAX_VIEWS = 4  # images in memory: those of a pair, and a reference that is used again
@@ -25,11 +23,10 @@ class PairReader:
         detector: Name of a detector in `DETECTORS`.
         keypoints: Number of strongest keypoints per image; None for all.
         geometry: Geometry to fit to labelled points.
-        orientation: Orientation of the frames.
         frames: Shape of the frames, see `doap.images.detection.detect`; those of "baumberg" and "learned" are oriented.
 
     Raises:
-        DoapError: If there is no such detector, or both orientation and shape are chosen.
+        DoapError: If there is no such detector.
     """
 
     def __init__(
@@ -37,17 +34,13 @@ class PairReader:
         detector: str,
         keypoints: int | None,
         geometry: Geometry = "fundamental",
-        orientation: Orientation = "detector",
         frames: FrameShape = "detected",
     ) -> None:
         if detector not in DETECTORS:
             raise DoapError(f"detector {detector}: unknown; choose one of {', '.join(DETECTORS)}")
-        if orientation != "detector" and frames != "detected":
-            raise DoapError(f"frames {frames} have their own orientation; leave out orientation {orientation}")
         self.detector = detector
         self.keypoints = keypoints
         self.geometry: Geometry = geometry
-        self.orientation: Orientation = orientation
         self.frames: FrameShape = frames
         self._view = lru_cache(MAX_VIEWS)(self._read_view)
 
@@ -65,10 +58,6 @@ class PairReader:
         frames = detect(image, self.detector, self.frames, self.keypoints).frames
         if not len(frames):
             raise DoapError(f"{path}: no keypoint found by {self.detector}; is it flat or tiny?")
-        if self.orientation == "upright":
-            frames = make_upright(frames)
-        elif self.orientation == "dominant":
-            frames = orient(image, frames)
         return View(image, frames)
 
     def _ground_truth(self, files: PairFiles, shape: tuple[int, ...]) -> GroundTruth:
