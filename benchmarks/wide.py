@@ -27,8 +27,10 @@ from doap.choices import MatchGeometry
 from doap.geometry.homographies import transform_points
 from doap.images.reading import find_photos, read_grey
 from doap.images.warping import view_from_side
+from doap.parallel import open_engine
 from doap.types import Grey
 from machine import write_result
+from unrelated_pairs import UnrelatedPair, find_false, last_step
 
 TILTS = (1.0, 2.0, 4.0, 6.0, 8.0)
 REPEATS = 7  # of an easy pair
@@ -131,7 +133,7 @@ def measure_tilts(
             outcome.plain += pair.is_solved(plain.matrix)
             outcome.wide += pair.is_solved(wide.matches.matrix)
             outcome.wrong += wide.step is not None and not pair.is_solved(wide.matches.matrix)
-            outcome.steps["none" if wide.step is None else ("plain", *map(tilt_name, wide.tilts))[-1]] += 1
+            outcome.steps["none" if wide.step is None else last_step(wide.tilts)] += 1
         print(f"photo {number + 1} of {len(photos)}", end="\r", flush=True)
     return dict(outcomes), {step: statistics.mean(values) for step, values in seconds.items()}
 
@@ -151,23 +153,24 @@ def easy_ratio(pair: Pair, model: doap.Descriptor, device: str) -> float:
     return min(wide) / min(plain)
 
 
-def tilt_name(tilt: float) -> str:
-    """Return the name of a step of this tilt."""
-    return f"tilt {tilt:.3g}"
-
-
-def count_false(photos: Sequence[Grey], model: doap.Descriptor, pairs: int, device: str) -> dict[str, int]:
-    """Match pairs of different photos, and count those that each step verifies, by either geometry."""
+def count_false(
+    photos: Sequence[Grey], model: str, pairs: int, device: str, workers: int | None = None
+) -> dict[str, int]:
+    """Match pairs of different photos, by either geometry in turn, and count those that each step verifies."""
     random = np.random.default_rng(1)
-    counts: Counter[str] = Counter()
+    chosen = [random.choice(len(photos), 2, replace=False).tolist() for _ in range(pairs)]
     geometries: tuple[MatchGeometry, ...] = ("fundamental", "homography")
-    for number in range(pairs):
-        i, j = random.choice(len(photos), 2, replace=False).tolist()
-        result = doap.match_wide(photos[i], photos[j], model, geometry=geometries[number % 2], device=device)
-        if result.step is not None:
-            counts[("plain", *map(tilt_name, result.tilts))[-1]] += 1
-            print(f"photos {i} and {j} are verified: {result.matches}, tilts {result.tilts}")
-        print(f"unrelated pair {number + 1} of {pairs}: {dict(counts)}", flush=True)
+    tasks = (
+        UnrelatedPair(photos[i], photos[j], geometries[number % 2], model, device)
+        for number, (i, j) in enumerate(chosen)
+    )
+    counts: Counter[str] = Counter()
+    with open_engine("local", workers) as engine:
+        for number, step in enumerate(engine.map(find_false, tasks)):
+            if step is not None:
+                counts[step] += 1
+                print("photos {} and {} are verified: {}".format(*chosen[number], step))
+            print(f"unrelated pair {number + 1} of {pairs}: {dict(counts)}", flush=True)
     return dict(counts)
 
 
@@ -181,18 +184,19 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=480, help="longer side of the photos in pixels")
     parser.add_argument("--tilts", type=float, nargs="+", default=TILTS)
     parser.add_argument("--unrelated", type=int, metavar="N", help="match N pairs of different photos instead")
+    parser.add_argument("--workers", type=int, help="processes for unrelated pairs; by default one per core")
     options = parser.parse_args()
     random = np.random.default_rng(0)
-    model = doap.load(options.model, device=options.device)
     settings = {"model": options.model, "size": options.size}
     device = torch.device(options.device).type
     if options.unrelated:
         photos = sample_photos(options.photos, 100, options.size, random)
-        false = count_false(photos, model, options.unrelated, options.device)
+        false = count_false(photos, options.model, options.unrelated, options.device, options.workers)
         print(f"{sum(false.values())} of {options.unrelated} unrelated pairs verified")
         result = {**settings, "photos": len(photos), "pairs": options.unrelated, "verified": false}
         write_result(f"wide-unrelated-{options.model}", device, result)
         return
+    model = doap.load(options.model, device=options.device)
     photos = sample_photos(options.photos, options.count, options.size, random)
     outcomes, seconds = measure_tilts(photos, model, options.tilts, options.device, random)
     print("| tilt | pairs | plain | wide | wrong | solved by |\n|---:|---:|---:|---:|---:|---|")
