@@ -62,7 +62,7 @@ class FrameNetwork(nn.Module):
 
     Six convolutions of 3x3 with batch normalisation and ReLU, as in AffNet (Mishkin, Radenović and Matas, 2018), two of
     them with stride 2, and a prediction layer that covers the whole 8x8 map. The prediction layer is initialised to the
-    identity. With 16 channels in the first layers, it has 92,165 parameters.
+    identity. With 16 channels in the first layers, it has 92,053 parameters.
 
     Args:
         settings: Width and bounds.
