@@ -80,6 +80,29 @@ def test_the_least_recently_used_is_deleted_when_there_are_too_many(
     assert [key for key in "abc" if cache.get(key) is not None] == ["b", "c"]
 
 
+def test_the_newest_stays_if_the_clock_was_set_back(cache: DescriptorCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(cache, "a")
+    os.utime(cache.folder / "a.npy", (4e9, 4e9))
+    monkeypatch.setattr("doap.evaluation.harness.cache.MAX_BYTES", 1200)
+    np.testing.assert_array_equal(make(cache, "b"), ROWS)
+    assert [key for key in "ab" if cache.get(key) is not None] == ["b"]
+
+
+@pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "in place"])
+def test_a_file_that_is_damaged_after_it_was_read_is_noticed(cache: DescriptorCache, replaced: bool) -> None:
+    make(cache, "key")
+    assert cache.get("key") is not None
+    file = cache.folder / "key.npy"
+    content = bytearray(file.read_bytes())
+    content[-20] ^= 16
+    if replaced:
+        (cache.folder / "other").write_bytes(content)
+        (cache.folder / "other").replace(file)
+    else:
+        file.write_bytes(content)
+    assert cache.get("key") is None
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(DoapError, match=str(tmp_path / "cache")):

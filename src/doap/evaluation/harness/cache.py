@@ -24,6 +24,9 @@ MAX_BYTES = 20 << 30
 BLOCK_BYTES = 1 << 20  # read at once
 CHECKSUM_BYTES = 4
 
+_Identity = tuple[int, int, int, int]
+"""Device, number, size and time of a file."""
+
 
 class DescriptorCache:
     """Memory-mapped arrays by key.
@@ -37,7 +40,7 @@ class DescriptorCache:
         self.folder = folder or cache_root() / "descriptors"
         self.overwrite = overwrite
         self._made: set[str] = set()
-        self._intact: set[str] = set()  # keys of files whose checksum was correct
+        self._intact: dict[str, _Identity] = {}  # files whose checksum was correct
 
     def get(self, key: str) -> Descriptors | None:
         """Return the array stored under a key, read-only; None if there is none or the file is damaged."""
@@ -45,14 +48,16 @@ class DescriptorCache:
             return None
         file = self._file(key)
         try:
-            if key not in self._intact and not _is_intact(file):
-                return None
-            cached: Descriptors = np.load(file, mmap_mode="r")
+            # Opened once: another process may replace the file at any time.
+            with file.open("rb", buffering=0) as content:
+                if self._intact.get(key) != _identify(content) and not _is_intact(content):
+                    return None
+                cached = _map(content)
+                with suppress(OSError):  # a cache that can only be read
+                    os.utime(content.fileno())  # mark as recently used
+                self._intact[key] = _identify(content)
         except (OSError, ValueError, EOFError):
             return None
-        self._intact.add(key)
-        with suppress(OSError):  # a cache that can only be read
-            os.utime(file)  # mark as recently used
         return cached
 
     def make(
@@ -73,26 +78,29 @@ class DescriptorCache:
         try:
             with atomic_file(file) as temporary:
                 _write(temporary, shape, dtype, chunks)
+                with temporary.open("rb", buffering=0) as content:
+                    self._intact[key] = _identify(content)
+                    cached = _map(content)
         except OSError as error:
             raise DoapError(
                 f"{file}: cannot be written ({error.strerror}); free space, or set DOAP_CACHE to another folder"
             ) from error
         self._made.add(key)
-        self._intact.add(key)
-        self._evict()
-        cached: Descriptors = np.load(file, mmap_mode="r")
+        self._evict(file)
         return cached
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.npy"
 
-    def _evict(self) -> None:
+    def _evict(self, newest: Path) -> None:
         """Delete the least recently used arrays until the total is within bounds; never the newest."""
         entries = sorted((stat.st_mtime, stat.st_size, f) for f in self.folder.glob("*.npy") if (stat := _stat(f)))
         total = sum(size for _, size, _ in entries)
-        for _, size, file in entries[:-1]:
+        for _, size, file in entries:
             if total <= MAX_BYTES:
                 return
+            if file == newest:  # its time is not the last if the clock was set back
+                continue
             with suppress(OSError):  # deleted by another process, or owned by another user
                 file.unlink()
             total -= size
@@ -132,15 +140,27 @@ def _write(file: Path, shape: tuple[int, ...], dtype: np.dtype[np.generic], chun
         output.write(checksum.to_bytes(CHECKSUM_BYTES, "little"))
 
 
-def _is_intact(file: Path) -> bool:
+def _identify(file: io.FileIO) -> _Identity:
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _map(file: io.FileIO) -> Descriptors:
+    """Map the array of a file that `_write` wrote into memory."""
+    file.seek(0)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return np.memmap(file, dtype, "r", file.tell(), shape)
+
+
+def _is_intact(file: io.FileIO) -> bool:
     """Return whether a file ends with the CRC-32 of all bytes before it."""
     checksum = 0
-    with file.open("rb", buffering=0) as content:
-        left = file.stat().st_size - CHECKSUM_BYTES
-        while left > 0 and (block := content.read(min(BLOCK_BYTES, left))):
-            checksum = zlib.crc32(block, checksum)
-            left -= len(block)
-        return left == 0 and content.read() == checksum.to_bytes(CHECKSUM_BYTES, "little")
+    left = os.fstat(file.fileno()).st_size - CHECKSUM_BYTES
+    while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
+        checksum = zlib.crc32(block, checksum)
+        left -= len(block)
+    return left == 0 and file.read() == checksum.to_bytes(CHECKSUM_BYTES, "little")
 
 
 def _stat(file: Path) -> os.stat_result | None:
