@@ -20,9 +20,11 @@ from playwright.sync_api import Page, sync_playwright
 
 from doap.app.server import build_server, listening
 from doap.app.settings import AppSettings
+from doap.demo import photos
 from doap.files import atomic_file
 
 TIMEOUT = 180_000  # milliseconds
+SETTLING = 5000  # until the last of several updates is shown
 MAX_HEIGHT = 2000  # pixels of a picture
 QUALITY = 78
 
@@ -46,14 +48,24 @@ def show_overlay(page: Page) -> None:
 
 
 def show_rank(page: Page) -> None:
-    """Open the Rank tab with its first query."""
+    """Rank the patches of an example for the query that RootSIFT ranks worst."""
     page.get_by_role("tab", name="Rank").click()
     page.locator(".doap-rank li").first.wait_for(timeout=TIMEOUT)
+    page.get_by_label("Descriptor").click()
+    page.get_by_role("option", name="RootSIFT").click()
+    page.get_by_label("temple").check()
+    page.get_by_role("button", name="Keypoint of lowest AP").click()
+    page.wait_for_timeout(SETTLING)
+    page.locator(".doap-rank .correct, .doap-rank .wrong").first.wait_for(timeout=TIMEOUT)
 
 
 def show_learn(page: Page) -> None:
-    """Open the Learn tab."""
+    """Train on the photos of the demo."""
     page.get_by_role("tab", name="Learn").click()
+    page.locator("#learn-photos input[type=file]").set_input_files(photos.TRAIN)
+    page.locator("#learn-photos .file").nth(len(photos.TRAIN) - 1).wait_for(timeout=TIMEOUT)
+    page.get_by_role("button", name="Train").click()
+    page.locator("#learn-summary").get_by_text("Done.").wait_for(timeout=2 * TIMEOUT)
 
 
 def show_models(page: Page) -> None:

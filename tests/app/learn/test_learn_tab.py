@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from app.conftest import WIDTHS
 from doap import load
 from doap.demo import photos
 
@@ -32,14 +31,6 @@ def choose(page: Page, files: list[Path]) -> None:
     page.locator("#learn-photos input[type=file]").set_input_files(files)
     expect(page.locator("#learn-photos")).to_contain_text(files[-1].suffix)
     expect(page.locator("#learn-photos tr, #learn-photos .file")).to_have_count(len(files))
-
-
-@pytest.mark.parametrize("visit", WIDTHS, indirect=True)
-def test_the_tab_says_what_it_needs_and_fits_the_window(visit: Page) -> None:
-    visit.get_by_role("tab", name="Learn").click()
-    visit.get_by_role("button", name="Train").click()
-    expect(visit.get_by_text("0 photos chosen; choose 4 to 30 photos")).to_be_visible(timeout=STARTED)
-    assert visit.evaluate("document.documentElement.scrollWidth") <= visit.viewport_size["width"]  # type: ignore[index]
 
 
 @pytest.mark.slow

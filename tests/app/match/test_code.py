@@ -53,6 +53,7 @@ def test_the_program_gives_the_matches_of_the_page(tmp_path: Path, monkeypatch: 
     assert names["name"] == "orb"
 
 
+@pytest.mark.slow
 def test_the_program_of_wide_matches_names_the_example() -> None:
     example = find_example("coffee, seen from the side (needs wide)")
     options = MatchOptions(("orb",), 400, None, "homography", 3.0, wide=True)

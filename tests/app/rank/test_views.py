@@ -8,7 +8,7 @@ import pytest
 from doap.app.rank import pairs
 from doap.app.rank.curves import Line, render_plot, whole_ticks
 from doap.app.rank.drawing import SCALE, to_image_point
-from doap.app.rank.list_html import format_rank, list_facts, render_list
+from doap.app.rank.list_html import SHOWN, format_rank, list_facts, render_list, shown_positions
 from doap.app.rank.methods import rank_pair
 from doap.app.rank.ranking import RankedList
 from doap.app.rank.store import EXAMPLE, PairStore
@@ -44,7 +44,7 @@ def test_a_pixel_of_the_picture_is_a_point_of_the_image() -> None:
 def test_texts_are_escaped() -> None:
     ranked = RankedList(np.array([1.0]), np.array([0]), None, None)
     patch = np.zeros((4, 4), np.uint8)
-    html = render_list(ranked, patch, patch[None], [("<b>", "<i>", "")], ["<script>"])
+    html = render_list(ranked, [0], patch, patch[None], [("<b>", "<i>", "")], ["<script>"])
     assert not re.search("<(b|i|script)>", html)
     assert "<script>" not in render_plot("<script>", [], "<script>", (0, 1))
 
@@ -54,6 +54,15 @@ def test_ties_are_shown_as_ranges() -> None:
     assert [format_rank(ranked, position) for position in range(4)] == ["1", "2-3", "2-3", "4"]
     assert list_facts(ranked)[0] == ("Rank of the correct patch", "2 to 3", "tied with wrong ones")
     assert float(list_facts(ranked)[1][1]) == pytest.approx((1 / 2 + 1 / 3) / 2, abs=1e-3)
+
+
+@pytest.mark.parametrize(("correct", "expected"), [([3, 30], SHOWN), ([17, 30], SHOWN + 1), ([], SHOWN)])
+def test_the_first_correct_patch_is_always_shown(correct: list[int], expected: int) -> None:
+    ranked = RankedList(np.arange(40.0), np.arange(40), np.isin(np.arange(40), correct), None)
+    positions = shown_positions(ranked)
+    assert positions[:SHOWN] == list(range(SHOWN))
+    assert positions[SHOWN:] == ([17] if expected > SHOWN else [])
+    assert shown_positions(RankedList(ranked.distances, ranked.items, None, None)) == list(range(SHOWN))
 
 
 def test_points_of_a_plot_are_percentages_of_its_area() -> None:

@@ -16,6 +16,7 @@ SCALE = 2  # of a picture over its image, for crisp lines
 SHOWN_RANKS = 5
 QUERY, CORRECT, WRONG, NEUTRAL = (255, 200, 0), (60, 220, 110), (255, 95, 85), (90, 190, 255)
 DOT, OUTLINE = (120, 200, 255), (0, 0, 0)
+DOT_RADIUS = 3
 MARK_RADIUS = 11
 PLATE = 26  # pixels, behind a rank
 SUBPIXEL_BITS = 4  # OpenCV's fixed-point coordinates
@@ -25,7 +26,7 @@ def draw_query(pair: RankPair, query: int, extent: float) -> Picture:
     """Draw the keypoints of the first picture as dots and the patch of the query as a square."""
     picture = _enlarge(pair.first.image)
     for frame in pair.first.frames:
-        _ring(picture, frame[:, 2], 2.5, DOT, 1)
+        _dot(picture, frame[:, 2])
     _square(picture, pair.first.frames[query], extent, QUERY)
     _ring(picture, pair.first.frames[query, :, 2], 5, QUERY, 2)
     return picture
@@ -66,6 +67,12 @@ def _fixed(points: NDArray[np.floating]) -> NDArray[np.int32]:
     """Return points of the image as fixed-point pixels of the picture."""
     pixels = (np.asarray(points, np.float64) + 0.5) * SCALE - 0.5
     return np.asarray(np.round(pixels.clip(-1e5, 1e5) * 2**SUBPIXEL_BITS), np.int32)
+
+
+def _dot(picture: Picture, centre: NDArray[np.floating]) -> None:
+    x, y = _fixed(centre).tolist()
+    for radius, colour in ((DOT_RADIUS + 1, OUTLINE), (DOT_RADIUS, DOT)):
+        cv2.circle(picture, (x, y), radius << SUBPIXEL_BITS, colour, cv2.FILLED, cv2.LINE_AA, SUBPIXEL_BITS)
 
 
 def _ring(picture: Picture, centre: NDArray[np.floating], radius: float, colour: Colour, width: int) -> None:

@@ -41,22 +41,36 @@ class Entry:
 
 
 def render_list(
-    ranked: RankedList, query: NDArray[np.uint8], patches: NDArray[np.uint8], facts: list[Fact], notes: list[str]
+    ranked: RankedList,
+    positions: list[int],
+    query: NDArray[np.uint8],
+    patches: NDArray[np.uint8],
+    facts: list[Fact],
+    notes: list[str],
 ) -> str:
     """Render a ranked list as HTML; all texts are escaped.
 
     Args:
         ranked: The list.
+        positions: Positions in the list of the patches that are shown, see `shown_positions`.
         query: (S, S) patch of the query.
-        patches: (P, S, S) patches at the first P ranks.
+        patches: (P, S, S) patches at these positions.
         facts: Figures above the patches.
         notes: Sentences below them.
     """
     entries = [
         Entry(format_rank(ranked, position), format_distance(ranked, position), _label(ranked, position), encode(patch))
-        for position, patch in enumerate(patches)
+        for position, patch in zip(positions, patches, strict=True)
     ]
     return TEMPLATES.get_template("list.html.j2").render(query=encode(query), entries=entries, facts=facts, notes=notes)
+
+
+def shown_positions(ranked: RankedList) -> list[int]:
+    """Return the first positions of a list, and that of the first correct item if it is further down."""
+    positions = list(range(min(SHOWN, len(ranked))))
+    if ranked.correct is not None and ranked.correct.any() and not ranked.correct[:SHOWN].any():
+        positions.append(int(ranked.correct.argmax()))
+    return positions
 
 
 def list_facts(ranked: RankedList) -> list[Fact]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from doap.app.rank import drawing
 from doap.app.rank.curves import Line, render_plot
 from doap.app.rank.drawing import Picture
-from doap.app.rank.list_html import SHOWN, Fact, list_facts, render_list
+from doap.app.rank.list_html import Fact, list_facts, render_list, shown_positions
 from doap.app.rank.methods import cut_patches, extent_of, rank_pair
 from doap.app.rank.pairs import CORRECT_DEGREES, RankPair
 from doap.app.rank.ranking import RankedList
@@ -46,7 +46,8 @@ def view_query(pair: RankPair, method: str, query: int) -> QueryView:
     """
     ranked = rank_pair(pair, method, query)
     patch = cut_patches(pair.first.image, pair.first.frames[query : query + 1], method)[0]
-    patches = cut_patches(pair.second.image, pair.second.frames[ranked.items[:SHOWN]], method)
+    positions = shown_positions(ranked)
+    patches = cut_patches(pair.second.image, pair.second.frames[ranked.items[positions]], method)
     facts = [*list_facts(ranked), *_mean_fact(pair, method)]
     notes = [pair.geometry] if pair.correct is None else [RULE, pair.geometry]
     if ranked.bits is not None:
@@ -54,7 +55,7 @@ def view_query(pair: RankPair, method: str, query: int) -> QueryView:
     return QueryView(
         drawing.draw_query(pair, query, extent_of(method)),
         drawing.draw_ranks(pair, query, ranked),
-        render_list(ranked, patch, patches, facts, notes),
+        render_list(ranked, positions, patch, patches, facts, notes),
         precision_curve(ranked),
     )
 
