@@ -64,12 +64,16 @@ def _kill(arguments: argparse.Namespace) -> PartResult:
     return kill(arguments.kills, arguments.seed, arguments.kill_seconds, arguments.commands, _say)
 
 
+def _starve(arguments: argparse.Namespace) -> PartResult:
+    return starve(arguments.seed, arguments.starve_seconds, arguments.disks, arguments.commands, _say)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], PartResult]] = {
     "supply": lambda _: check_supply(),
     "numbers": lambda arguments: check_numbers(arguments.seed, _say),
     "fuzz": _fuzz,
     "kills": _kill,
-    "starved": lambda arguments: starve(arguments.seed, arguments.starve_seconds, arguments.commands, _say),
+    "starved": _starve,
     "page": lambda arguments: attack_page(arguments.visitors, arguments.page_seconds, arguments.seed, _say),
 }
 
@@ -85,6 +89,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=2, help="kills of each command")
     parser.add_argument("--kill-seconds", type=float, default=150, help="time for kills")
     parser.add_argument("--starve-seconds", type=float, default=150, help="time for starved commands")
+    parser.add_argument("--disks", type=int, default=4, help="sizes of full disks for each command")
     parser.add_argument("--visitors", type=int, default=100, help="visitors of the page at once")
     parser.add_argument("--page-seconds", type=float, default=30, help="time for hostile uploads to the page")
     parser.add_argument("--commands", nargs="*", default=[], help="commands to kill and starve; all by default")

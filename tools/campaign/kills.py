@@ -1,17 +1,16 @@
 """Kill commands at random moments, run them to their end, and compare their output with that of a whole run."""
 
 import random
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign.commands import COMMANDS, Command, fresh_copy, prepare, run_to_end, start, stop
 from campaign.findings import Finding, PartResult, Say
-from support.local_server import serving
-from support.sets.hostile_archives import zipped
+from campaign.running.commands import COMMANDS, Command, fresh_copy, prepare, run_to_end, served
+from campaign.running.preloaded import Preloaded, preloaded
 
 ROUNDS = 8  # kills of one output before it is run to its end
 
@@ -31,44 +30,44 @@ def kill(kills: int, seed: int, seconds: float, names: Sequence[str], say: Say) 
     with tempfile.TemporaryDirectory(prefix="doap-kills-") as folder:
         root = Path(folder)
         prepare(root / "inputs")
-        with _served(root / "inputs" / "served") as environment:
+        with served(root / "inputs" / "served") as environment, preloaded() as server:
             for command in (command for command in COMMANDS if not names or command.name in names):
                 if time.monotonic() - begin > seconds:
                     result.skipped.append(f"{command.name}: no time left")
                     continue
                 say(command.name)
-                attack = _Attack(command, root, environment, random.Random(f"{seed} {command.name}"), result)
+                attack = _Attack(command, root, server, environment, random.Random(f"{seed} {command.name}"), result)
                 attack.run(kills, begin + seconds)
     return result
 
 
-@contextmanager
-def _served(folder: Path) -> Iterator[dict[str, str]]:
-    """Serve a small copy of Phototour and yield the variables that lead to it."""
-    content = {f"release/{path.name}": path.read_bytes() for path in sorted(folder.iterdir())}
-    with serving() as site:
-        yield {"DOAP_CAMPAIGN_URL": site.put("liberty.zip", zipped(content)), "no_proxy": "*"}
-
-
+@dataclass
 class _Attack:
     """Kills of one command."""
 
-    def __init__(
-        self, command: Command, root: Path, environment: Mapping[str, str], generator: random.Random, result: PartResult
-    ) -> None:
-        self.command, self.root, self.environment = command, root, environment
-        self.generator, self.result = generator, result
-        self.duration, self.expected = 0.0, dict[str, str]()
+    command: Command
+    root: Path
+    server: Preloaded
+    environment: Mapping[str, str]
+    generator: random.Random
+    result: PartResult
+    duration: float = 0.0
+    expected: dict[str, str] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
 
     def run(self, kills: int, deadline: float) -> None:
         """Run the command once, then kill it, up to `ROUNDS` times in a row."""
-        begin = time.monotonic()
         whole = fresh_copy(self.root / "inputs", self.root / "whole")
         ended = run_to_end(self.command.words, whole, self.environment)
-        self.duration, self.expected = time.monotonic() - begin, self.command.compared(whole)
+        self.expected, self.hidden = self.command.compared(whole), _hidden(whole)
         if ended.returncode or not self.expected:
             self._find(f"a whole run failed: {ended.stderr.strip()[-300:]}")
             return
+        for _ in range(2):  # the first one imports
+            whole = fresh_copy(self.root / "inputs", self.root / "whole")
+            begin = time.monotonic()
+            self._run_to_end(whole, "a second whole run")
+            self.duration = time.monotonic() - begin
         done = ends = late = 0
         while done < kills and time.monotonic() < deadline:
             folder = fresh_copy(self.root / "inputs", self.root / "work")
@@ -77,7 +76,8 @@ class _Attack:
                 if not self._kill(folder):
                     late += 1
                     break
-            ends += self._finish(folder)
+            self._finish(folder)
+            ends += 1
         self.result.counts.append(
             {"where": self.command.name, "cases": done, "ended before": late, "compared": ends,
              "files": len(self.expected), "seconds of a run": round(self.duration, 1)}
@@ -85,33 +85,58 @@ class _Attack:
 
     def _kill(self, folder: Path) -> bool:
         """Start the command and kill it; return False if it had ended before."""
-        process = start(self.command.continuation(folder), folder, self.environment)
-        try:
-            process.wait(self.generator.uniform(0.1, 1) * self.duration)
-        except subprocess.TimeoutExpired:
-            return True
-        finally:
-            stop(process)
-            process.communicate()
-        return False
+        group = self._start(folder)
+        ended = self.server.wait(group, folder, self.generator.random() * self.duration)
+        self.server.kill(group, folder)
+        if left := _processes_of(folder):
+            self._find(f"processes are left after a kill of their group: {left}")
+        return ended is None
 
-    def _finish(self, folder: Path) -> int:
+    def _start(self, folder: Path) -> int:
+        words = self.command.continuation(folder)
+        return self.server.start(words, folder, self.environment, self.command.processes)
+
+    def _finish(self, folder: Path) -> None:
         """Run the command to its end and compare; a run that had ended may say so."""
-        before = self.command.compared(folder)
-        wrong = {name for name, value in before.items() if name in self.expected and value != self.expected[name]}
-        if wrong and self.command.name not in ("train", "colmap"):  # which write as they go
+        wrong = {
+            name
+            for name, value in self.command.compared(folder).items()
+            if value != self.expected.get(name) and not name.startswith(self.command.growing)
+        }
+        if wrong:
             self._find(f"a half-written {sorted(wrong)[0]} after a kill")
-        ended = run_to_end(self.command.continuation(folder), folder, self.environment)
-        errors = ended.stderr.strip().splitlines()
-        if "Traceback" in ended.stderr:
-            self._find(f"traceback after a kill: {errors[-1][:300]}")
-        found = self.command.compared(folder)
-        if found != self.expected:
-            different = sorted(name for name in {*found, *self.expected} if found.get(name) != self.expected.get(name))
-            last = errors[-1][:200] if errors else "no error"
-            self._find(f"{len(different)} outputs differ from a whole run's, first {different[0]} ({last})")
-        return 1
+        self._run_to_end(folder, "a run after a kill")
+        if leftovers := _hidden(folder) - self.hidden:
+            self._find(f"a leftover of a killed run: {sorted(leftovers)[0]}")
+
+    def _run_to_end(self, folder: Path, what: str) -> None:
+        ended = self.server.finish(self._start(folder), folder)
+        if "Traceback" in ended.errors:
+            self._find(f"{what} ends with a traceback: {ended.last_line}")
+        if different := self.command.differences(folder, self.expected):
+            self._find(
+                f"{what} differs from a whole run in {len(different)} outputs, {different[0]}: {ended.last_line}"
+            )
 
     def _find(self, what: str) -> None:
         replay = f"python -m campaign kills --commands '{self.command.name}' --seed {self.result.settings['seed']}"
         self.result.findings.append(Finding(self.command.name, what, replay))
+
+
+def _processes_of(folder: Path) -> list[int]:
+    """Return the processes that work in a folder; a killed one takes a moment to disappear."""
+    end = time.monotonic() + 2
+    while True:
+        left = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (process / "cwd").readlink() == folder:
+                    left.append(int(process.name))
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.01)
+
+
+def _hidden(folder: Path) -> set[str]:
+    """Return the hidden files and folders in a work folder, as relative paths."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob(".*")}

@@ -6,20 +6,22 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import skimage
 from PIL import Image
 
+from campaign.running.preloaded import SECONDS
+from support.local_server import serving
+from support.sets.hostile_archives import zipped
 from support.sets.official_formats import write_half
 from support.sets.small_official_sets import make_phototour
 from support.trainings import noisy_patches
 
-SECONDS = 240.0  # for a whole run
 TINY = ("network=tiny", "width=8", "dimensions=16", "batch_size=64", "precision=fp32")
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
@@ -36,6 +38,8 @@ class Command:
             same rows.
         again: Arguments that continue an interrupted run; None for the same.
         is_started: Whether an interrupted run can be continued by `again`, given the work folder.
+        growing: Beginnings of the names of compared files that differ until the command has ended.
+        processes: Processes that share the work, started by torchrun or by the command.
     """
 
     name: str
@@ -44,6 +48,13 @@ class Command:
     compared: Callable[[Path], dict[str, str]]
     again: Sequence[str] | None = None
     is_started: Callable[[Path], bool] = lambda _folder: True
+    growing: tuple[str, ...] = ()
+    processes: int = 1
+
+    def differences(self, folder: Path, expected: Mapping[str, str]) -> list[str]:
+        """Return the names of compared files that are missing or differ."""
+        found = self.compared(folder)
+        return sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
 
     def continuation(self, folder: Path) -> Sequence[str]:
         """Return the arguments that continue what is in a work folder."""
@@ -73,6 +84,14 @@ def prepare(folder: Path) -> None:
     write_inputs(folder)
     run_to_end(_DESCRIBE, folder, {})
     (folder / "out.h5").rename(folder / "features.h5")
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, str]]:
+    """Serve a small copy of Phototour in a folder, and yield the variables that lead to it."""
+    content = {f"release/{path.name}": path.read_bytes() for path in sorted(folder.iterdir())}
+    with serving() as site:
+        yield {"DOAP_CAMPAIGN_URL": site.put("liberty.zip", zipped(content)), "no_proxy": "*"}
 
 
 def run_to_end(
@@ -149,6 +168,16 @@ _MODEL = ("--model", "doap-demo-128", "--max-keypoints", "80", "--device", "cpu"
 _DESCRIBE = ("describe", "photos", "-o", "out.h5", *_MODEL)
 _SETTINGS = [word for setting in (*TINY, "epochs=20", "val_fraction=0.5") for word in ("--set", setting)]
 
+_TRAIN = Command(
+    "train",
+    ("train", "photos-real", "--data", "set", "-o", "run", "--device", "cpu", *_SETTINGS),
+    "run",
+    hash_files("run/weights.safetensors", "run/best.safetensors", "run/log.csv", "run/validation.csv"),
+    ("train", "--resume", "run"),
+    lambda folder: (folder / "run" / "run.json").exists(),
+    growing=("run/best.safetensors", "run/log.csv", "run/validation.csv"),
+)
+
 COMMANDS: tuple[Command, ...] = (
     Command("describe", _DESCRIBE, "out.h5", hash_files("out.h5")),
     Command(
@@ -163,19 +192,14 @@ COMMANDS: tuple[Command, ...] = (
         "built",
         hash_files("built/**/*"),
     ),
-    Command(
-        "train",
-        ("train", "photos-real", "--data", "set", "-o", "run", "--device", "cpu", *_SETTINGS),
-        "run",
-        hash_files("run/weights.safetensors", "run/best.safetensors", "run/log.csv", "run/validation.csv"),
-        ("train", "--resume", "run"),
-        lambda folder: (folder / "run" / "run.json").exists(),
-    ),
+    _TRAIN,
+    replace(_TRAIN, name="train, two processes", words=(*_TRAIN.words, "--devices", "2"), processes=2),
     Command(
         "colmap",
         ("colmap", "photos", "-o", "project", "--no-refine", *_MODEL),
         "project",
         hash_database,
+        growing=("",),
     ),
     Command(
         "data download",

@@ -17,8 +17,13 @@ def serve_small_copy(url: str) -> None:
     CATALOGUE["phototour-liberty"] = replace(data, files=files, expected=expected, size=10_000_000, sha256=None)
 
 
-if __name__ == "__main__":
-    trainer.CHECKPOINT_SECONDS = 0.2  # a tiny training takes seconds
+def adapt() -> None:
+    """Prepare doap for tiny commands."""
+    trainer.CHECKPOINT_SECONDS = 0.05  # a tiny training takes seconds
     if "DOAP_CAMPAIGN_URL" in os.environ:
         serve_small_copy(os.environ["DOAP_CAMPAIGN_URL"])
+
+
+if __name__ == "__main__":
+    adapt()
     main()
