@@ -18,6 +18,7 @@ from doap.evaluation.image_pairs.warped import (
     mean_scores,
     score_warped,
 )
+from doap.evaluation.metrics import significance
 from doap.features import FrameDescriber
 from doap.geometry.ellipses import scales
 from doap.geometry.ground_truth import from_homography
@@ -91,7 +92,7 @@ def test_correspondences_are_close_in_position_and_scale(pairs: list[ImagePair])
 def test_an_oracle_scores_high_and_noise_scores_nothing(pairs: list[ImagePair]) -> None:
     for pair in pairs:
         best, worst = score_warped(pair, Oracle(pair)), score_warped(pair, Noise())
-        assert list(best) == ["descriptor", "pair", "ap", "correct neighbours"]
+        assert list(best) == ["descriptor", "sequence", "pair", "ap", "correct neighbours"]
         assert value(best, "ap") > 95
         assert value(best, "correct neighbours") > 97
         assert value(worst, "ap") < 5
@@ -148,17 +149,20 @@ def test_the_benchmark_gives_a_result_a_table_and_a_figure(photo: Grey, tmp_path
     expected = make_pairs(str(tmp_path / "photos" / "a.png"), photo[:256, :256], 2, 100, seed=3)
     assert result.scores == [score_warped(pair, method) for pair in expected for method in methods]
     assert result.settings == {
-        "data": [str(tmp_path / "photos")], "copies": 2, "keypoints": 100, "seed": 3,
+        "data": [str(tmp_path / "photos")], "copies": 2, "keypoints": 100, "seed": 3, "statistics": significance.RULE,
         "left out": [f"{tmp_path / 'photos' / 'flat.png'}: no keypoint found; is it flat or tiny?"],
     }  # fmt: skip
     result.write_json(tmp_path / "warped.json")
-    (table,) = Warped.tables(read_result(tmp_path / "warped.json"))
+    table, tests = Warped.tables(read_result(tmp_path / "warped.json"))
     rows = {str(row["descriptor"]): row for row in mean_scores(result.scores)}
     assert [row.cells for row in table.rows] == [
         (name, f"{row['mAP']:.1f}", f"{row['correct neighbours']:.1f}", {"doap-demo-256b": "32", "sift": "512"}[name])
         for name, row in rows.items()
     ]
     assert table.note == "2 pairs of 1 photos, up to 100 keypoints per image"
+    best, other = rows.values()
+    assert [row.cells[0] for row in tests.rows] == [other["descriptor"]]
+    assert tests.rows[0].cells[1].startswith(f"{float(best['mAP']) - float(other['mAP']):+.1f} [")
     Warped.draw(result, tmp_path / "warped.png")
     with Image.open(tmp_path / "warped.png") as picture:
         pixels = np.asarray(picture.convert("RGB"))

@@ -20,6 +20,8 @@ from doap.evaluation.harness.methods import Method
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Row, Table
 from doap.evaluation.image_pairs.scoring import ImagePair, View, score_all
+from doap.evaluation.image_pairs.tables import compare_all, tests_tables
+from doap.evaluation.metrics import significance
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.features import FrameDescriber
 from doap.geometry.ellipses import scales
@@ -74,6 +76,7 @@ class Warped:
             progress("making copies", index + 1, len(paths))
         if not pairs:
             raise DoapError("; ".join(left_out))
+        scores = score_all(pairs, len(pairs), methods, progress, score_warped)
         return Result(
             benchmark=self.name,
             settings={
@@ -81,16 +84,18 @@ class Warped:
                 "copies": self.copies,
                 "keypoints": self.keypoints,
                 "seed": self.seed,
+                "statistics": significance.RULE,
                 "left out": left_out,
             },
             methods=[method.metadata() for method in methods],
-            scores=score_all(pairs, len(pairs), methods, progress, score_warped),
+            scores=scores,
+            comparisons=compare_all(scores),
         )
 
     @staticmethod
     def tables(result: Result) -> list[Table]:
-        """Return one table of mAP and correct neighbours."""
-        return [warped_table(result)]
+        """Return mAP and correct neighbours, and the best descriptor against the others."""
+        return [warped_table(result), *(tests_tables(result) if result.comparisons else [])]
 
     @staticmethod
     def draw(result: Result, path: Path) -> None:
@@ -151,8 +156,8 @@ def score_warped(pair: ImagePair, describer: FrameDescriber) -> Score:
     """Score one descriptor on one photo and copy.
 
     Returns:
-        Row with the columns descriptor, pair, ap and correct neighbours: of the keypoints with a correspondence, the
-        rate whose nearest neighbour is one. Both in percent.
+        Row with the columns descriptor, sequence (the photo), pair, ap and correct neighbours: of the keypoints with a
+        correspondence, the rate whose nearest neighbour is one. Both in percent.
     """
     first, second = (describer.describe_frames(view.image, view.frames) for view in (pair.first, pair.second))
     visible = pair.common[0]
@@ -162,6 +167,7 @@ def score_warped(pair: ImagePair, describer: FrameDescriber) -> Score:
     positives = int(correspondences.any(1).sum())
     return {
         "descriptor": describer.name,
+        "sequence": pair.sequence,
         "pair": pair.name,
         "ap": 100 * average_precision(distances, correct, positives),
         "correct neighbours": 100 * float(correct.sum() / max(positives, 1)),
