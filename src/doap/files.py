@@ -183,6 +183,20 @@ def _leftover(temporary: Path) -> Iterator[bool]:
         os.close(handle)
 
 
+def remove_temporary_files(folder: Path, stem: str | None = None) -> None:
+    """Remove what killed processes left of `atomic_file` in a folder; no other process may write there.
+
+    Args:
+        folder: The folder, without those in it.
+        stem: Name without suffix of the file that they wrote; by default of any.
+    """
+    prefix = r"\..+-" if stem is None else re.escape(_temporary_prefix(stem))
+    names = re.compile(rf"{prefix}[a-z0-9_]{{8}}(\.[^.]*)?")
+    for path in folder.iterdir():
+        if names.fullmatch(path.name) and path.is_file():
+            path.unlink(missing_ok=True)
+
+
 def make_folder(path: Path) -> Path:
     """Create a folder and its parents, and return its path.
 

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from doap.errors import DoapError
-from doap.files import make_folder
+from doap.files import make_folder, remove_temporary_files
 
 
 @contextmanager
 def only_writer(output: Path, inside: bool = False) -> Iterator[None]:
-    """Hold a lock on an output; the system frees that of a killed process.
+    """Hold a lock on an output, and remove the temporary files that a killed process left of it.
+
+    The system frees the lock of a killed process.
 
     Args:
         output: File or folder that is written.
@@ -29,8 +31,12 @@ def only_writer(output: Path, inside: bool = False) -> Iterator[None]:
     except OSError as error:
         raise DoapError(f"{output}: cannot be written ({error.strerror}); choose another path") from error
     try:
-        _lock(handle, path, output)
+        is_locked = _lock(handle, path, output)
         try:
+            if is_locked and inside:
+                remove_temporary_files(output)
+            elif is_locked:
+                remove_temporary_files(output.parent, output.stem)
             yield
         finally:
             path.unlink(missing_ok=True)
@@ -38,7 +44,8 @@ def only_writer(output: Path, inside: bool = False) -> Iterator[None]:
         os.close(handle)
 
 
-def _lock(handle: int, path: Path, output: Path) -> None:
+def _lock(handle: int, path: Path, output: Path) -> bool:
+    """Return whether the lock is held; False on a file system without locks."""
     is_taken = False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,6 +54,7 @@ def _lock(handle: int, path: Path, output: Path) -> None:
     except (BlockingIOError, FileNotFoundError):
         is_taken = True
     except OSError:  # a file system without locks
-        return
+        return False
     if is_taken:
         raise DoapError(f"{output}: another process is writing it; wait for it, or choose another output")
+    return True

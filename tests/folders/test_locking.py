@@ -51,3 +51,40 @@ def test_a_killed_process_frees_the_output(tmp_path: Path) -> None:
     with only_writer(output):
         pass
     assert not list(tmp_path.iterdir())
+
+
+DIE = """
+import os, sys
+from pathlib import Path
+from doap.files import atomic_file
+from doap.locking import only_writer
+output = Path(sys.argv[1])
+with only_writer(output, inside="." not in output.name):
+    with atomic_file(output if "." in output.name else output / "checkpoint.safetensors") as temporary:
+        temporary.write_bytes(b"half")
+        os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("name", ["f.h5", "run"])
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path, name: str) -> None:
+    output = tmp_path / name
+    assert subprocess.run([sys.executable, "-c", DIE, str(output)], check=False).returncode == 9
+    folder = output if name == "run" else tmp_path
+    own = [folder / ".notes.txt", folder / ".other-abcdefg1", folder / "checkpoint-abcdefg1.safetensors"]
+    if name == "run":
+        own.remove(folder / ".other-abcdefg1")  # in a run folder, such names are ours
+    for path in own:
+        path.write_text("of the user")
+    assert len(list(folder.glob(".*-????????.*"))) == 1
+    with only_writer(output, inside=name == "run"):
+        assert sorted(folder.iterdir()) == sorted([*own, *folder.glob(".*lock")])
+
+
+def test_a_folder_of_features_keeps_nothing_of_a_killed_run(photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "features"
+    describe_folder(photos, output, SETTINGS)
+    names = sorted(output.rglob("*"))
+    (names[-1].parent / ".a.png-abcdefg1.npz").write_bytes(b"half")
+    describe_folder(photos, output, SETTINGS)
+    assert sorted(output.rglob("*")) == names

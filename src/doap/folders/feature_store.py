@@ -140,7 +140,10 @@ class FeatureFolder:
             self.path(name).unlink()
 
     def finish(self) -> list[str]:
-        """Return all names; every archive is complete."""
+        """Return all names, every archive is complete; and remove what killed runs left."""
+        for path in self.folder.rglob(".*.npz"):
+            if TEMPORARY.fullmatch(path.name):
+                path.unlink()
         return sorted(self.names())
 
 
