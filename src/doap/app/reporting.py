@@ -14,6 +14,7 @@ from doap.errors import DoapError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+MEMORY = "not enough memory; use smaller pictures or fewer keypoints"
 UNEXPECTED = "an unexpected error; the terminal of doap app shows its details"
 
 log = logging.getLogger(__name__)
@@ -48,13 +49,18 @@ def _one_line() -> Iterator[None]:
         yield
     except gr.Error:
         raise
-    except DoapError as error:
-        raise _shown(str(error)) from error
-    except MemoryError as error:
-        raise _shown("not enough memory; use smaller pictures or fewer keypoints") from error
     except Exception as error:
-        log.exception("an event of the page failed")
-        raise _shown(UNEXPECTED) from error
+        line = error_line(error)
+        if line == UNEXPECTED:
+            log.exception("an event of the page failed")
+        raise _shown(line) from error
+
+
+def error_line(error: Exception) -> str:
+    """Return what the visitor reads about an error."""
+    if isinstance(error, DoapError):
+        return str(error)
+    return MEMORY if isinstance(error, MemoryError) else UNEXPECTED
 
 
 def _shown(line: str) -> gr.Error:

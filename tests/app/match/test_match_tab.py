@@ -154,6 +154,13 @@ def test_a_fault_is_one_line_and_the_page_lives_on(visit: Page, tmp_path: Path) 
     match(visit)
     expect(visit.locator("figure.doap-panel")).to_have_count(1)
 
+    # The matches of the example do not stay beside another picture.
+    block.get_by_role("button", name="Remove Image").click()
+    block.locator("input[type=file]").set_input_files(path)
+    visit.get_by_role("button", name="Match", exact=True).click()
+    expect(visit.locator("#match-status")).to_contain_text("Failed: bomb.png: not an image in a known format")
+    expect(visit.locator("figure.doap-panel")).to_have_count(0)
+
 
 @pytest.mark.slow
 def test_work_is_cancelled(visit: Page, app_settings: AppSettings) -> None:

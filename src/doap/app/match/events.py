@@ -3,6 +3,7 @@
 import html
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -11,11 +12,11 @@ from doap.app.match.code import command_lines, python_code
 from doap.app.match.downloads import FORMATS, ROUTE
 from doap.app.match.examples import find_example
 from doap.app.match.pair import MatchOptions, MethodResult, filter_and_verify, match_pictures
-from doap.app.match.pictures import Picture, read_picture
+from doap.app.match.pictures import read_picture
 from doap.app.match.session import MatchSession, SessionStore
 from doap.app.match.views import View, render_session
 from doap.app.methods import check_methods, label_method
-from doap.app.reporting import reports_errors
+from doap.app.reporting import error_line, reports_errors
 from doap.app.settings import AppSettings
 from doap.app.work import Step, run_in_steps
 from doap.choices import Geometry
@@ -24,6 +25,8 @@ from doap.types import StepProgress
 
 STEPS = ("describe", "match", "verify", "wide")  # columns of the table
 HINT = "Nothing was verified: a larger threshold, more keypoints or Wide may help."
+
+NOTHING = ("",) * 5  # table, panels, links, program and commands
 
 Update = tuple[Any, ...]
 
@@ -55,10 +58,17 @@ class MatchEvents:
         request: gr.Request,
     ) -> Iterator[Update]:
         """Match two pictures; yield the progress, then the result."""
-        if first is None or second is None:
-            raise DoapError("choose two pictures, or an example")
-        options = self._options(methods, keypoints, ratio, geometry, threshold, wide)
-        yield from self._match((first, second), options, view, str(request.session_hash))
+        visitor = str(request.session_hash)
+        try:
+            if first is None or second is None:
+                raise DoapError("choose two pictures, or an example")
+            options = self._options(methods, keypoints, ratio, geometry, threshold, wide)
+            yield from self._match((first, second), options, view, visitor)
+        except Exception as error:  # matches of other pictures must not stay beside these
+            self._forget_pictures(visitor, {Path(path) for path in (first, second) if path})
+            self._store.drop(visitor)
+            yield (_status(f"Failed: {error_line(error)}"), *NOTHING)
+            raise
 
     @reports_errors
     def refine(
@@ -138,15 +148,14 @@ class MatchEvents:
             except StopIteration as end:
                 session: MatchSession = end.value
                 break
-        self._forget_pictures(visitor, session.pictures)
+        self._forget_pictures(visitor, {picture.path for picture in session.pictures})
         yield self._finish(session, view, visitor)
 
-    def _forget_pictures(self, visitor: str, kept: tuple[Picture, Picture]) -> None:
-        """Delete the pictures of earlier matches of a visitor."""
+    def _forget_pictures(self, visitor: str, kept: set[Path]) -> None:
+        """Delete the pictures of earlier matches of a visitor, except those that are still chosen."""
         old = self._store.get(visitor)
-        paths = {picture.path for picture in kept}
         for picture in old.pictures if old else ():
-            if not picture.is_example and picture.path not in paths:
+            if not picture.is_example and picture.path not in kept:
                 picture.path.unlink(missing_ok=True)
 
     def _finish(self, session: MatchSession, view: View, visitor: str) -> Update:

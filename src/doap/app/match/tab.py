@@ -93,7 +93,7 @@ def build_tab(settings: AppSettings) -> None:
         [status, *shown],
         show_progress="minimal",
         show_progress_on=status,
-        trigger_mode="once",
+        trigger_mode="always_last",  # pictures may have changed since
         **work,
     )
     refine = gr.on(
