@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from doap.errors import DoapError
@@ -40,6 +40,8 @@ def only_writer(output: Path, inside: bool = False) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_UN)  # else a forked process would keep it
     finally:
         os.close(handle)
 

@@ -206,6 +206,19 @@ def test_own_photos_are_validated_by_default(doap: Doap, hpatches: Path) -> None
     assert (status, "validation AP" in shown) == (0, False)
 
 
+def test_a_training_killed_before_its_recipe_was_written_starts_again(
+    doap: Doap, hpatches: Path, tmp_path: Path
+) -> None:
+    words = ("train", "r.yaml", "--data", hpatches, "-o", "run", "--device", "cpu")
+    assert doap(*words)[0] == 0
+    for path in (tmp_path / "run").iterdir():
+        if path.is_file() and path.name != "run.json":
+            path.unlink()
+    status, _, errors = doap("train", "--resume", "run")
+    assert (status, errors) == (1, "doap: run: was stopped before its first step; start it again with -o run\n")
+    assert doap(*words)[0] == 0
+
+
 def test_a_refused_training_does_not_block_its_folder(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
     words = ("train", "r.yaml", "--data", hpatches, "-o", "run", "--device", "cpu")
     one_scene = ("--set", "val_fraction=0.3", "--set", "in_sequence_negatives=false")  # for the validation

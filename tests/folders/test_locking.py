@@ -53,6 +53,19 @@ def test_a_killed_process_frees_the_output(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_forked_process_does_not_keep_the_output(tmp_path: Path) -> None:
+    with only_writer(tmp_path / "f.h5"):
+        child = os.fork()
+        if not child:
+            signal.pause()
+    try:
+        with only_writer(tmp_path / "f.h5"):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 DIE = """
 import os, sys
 from pathlib import Path

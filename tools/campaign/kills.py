@@ -138,5 +138,9 @@ def _processes_of(folder: Path) -> list[int]:
 
 
 def _hidden(folder: Path) -> set[str]:
-    """Return the hidden files and folders in a work folder, as relative paths."""
-    return {path.relative_to(folder).as_posix() for path in folder.rglob(".*")}
+    """Return the hidden files and folders in a work folder, as relative paths.
+
+    Without empty files of locks, and without the cache, whose least recently used files are deleted.
+    """
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob(".*") if not path.name.endswith("lock")}
+    return {name for name in names if not name.startswith("cache/")}

@@ -60,6 +60,8 @@ def train(
         if recipe or data or output or initial_weights or settings or split or mined or val or device or devices:
             raise DoapError("--resume takes everything from the run folder: give no other option with it")
         info = read_run(resume)
+        if not (resume / "recipe.yaml").exists() and is_unstarted(resume):
+            raise DoapError(f"{resume}: was stopped before its first step; start it again with -o {resume}")
         run, source, run_recipe = resume, info.source, read_recorded_recipe(resume / "recipe.yaml")
         run_split = run_recipe.split or info.split or None
         device, devices = info.device, info.devices

@@ -5,8 +5,10 @@ a time.
 """
 
 import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +66,29 @@ class _Step:
     patches: int
 
 
+@contextmanager
+def naming_run(run: Path) -> Iterator[None]:
+    """Name the run in errors of its log in the block, such as that of a full disk, and report each once.
+
+    TensorBoard writes in a thread, which prints its error, although the next call in this thread raises it.
+    """
+    print_error = threading.excepthook
+
+    def report(error: threading.ExceptHookArgs) -> None:
+        if not type(error.thread).__module__.startswith("tensorboard."):
+            print_error(error)
+
+    threading.excepthook = report
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(run)
+        raise
+    finally:
+        threading.excepthook = print_error
+
+
 class Log:
     """Writer of the log, truncated to the checkpoint from which a training resumes.
 
@@ -99,9 +124,9 @@ class Log:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._steps.close()
-        self._epochs.close()
-        self._board.close()
+        with ExitStack() as stack:  # closes all, even if one cannot be written
+            for file in (self._board, self._epochs, self._steps):
+                stack.callback(file.close)
 
     @property
     def pending(self) -> int:

@@ -49,7 +49,7 @@ from doap.training.distributed import (
     make_reproducible,
     synchronise_layers,
 )
-from doap.training.log import Log, NotFiniteError, Status, StatusCallback
+from doap.training.log import Log, NotFiniteError, Status, StatusCallback, naming_run
 from doap.training.objective import FEATURE_MAP_OBJECTIVES, make_objective
 from doap.training.recipe import Recipe
 from doap.training.run_folder import (
@@ -320,7 +320,7 @@ class Trainer:
         """Open the log of the run; ranks other than zero write theirs to a temporary folder."""
         with tempfile.TemporaryDirectory() as temporary:
             folder = self.run if self.fabric.is_global_zero else Path(temporary)
-            with Log(folder, self.state.epoch, self.state.batch) as log:
+            with naming_run(folder), Log(folder, self.state.epoch, self.state.batch) as log:
                 yield log
 
     def _save_if_due(self, log: Log, state: TrainState) -> None:

@@ -247,6 +247,15 @@ def test_a_second_build_of_a_set_is_refused(photos: Path, tmp_path: Path) -> Non
         build([photos], tmp_path / "set", SETTINGS)
 
 
+def test_a_build_killed_after_its_set_was_complete_leaves_nothing(photos: Path, tmp_path: Path) -> None:
+    for folder in (tmp_path / "set", tmp_path / ".set.building"):
+        folder.mkdir()
+        (folder / "file").touch()
+    with pytest.raises(DoapError, match="exists already"):
+        build([photos], tmp_path / "set", SETTINGS)
+    assert list(tmp_path.iterdir()) == [tmp_path / "set"]
+
+
 def test_the_manifest_has_no_absolute_path(frame_set: Path, photos: Path) -> None:
     manifest = json.loads((frame_set / "set.json").read_text())
     assert str(photos.parent) not in json.dumps(manifest)

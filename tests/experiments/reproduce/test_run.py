@@ -161,9 +161,12 @@ def test_a_damaged_result_is_measured_again(data: DataFolder, tmp_path: Path, da
     good = file.read_text()
     other = good.replace('"benchmark": "romepatches"', '"benchmark": "phototour"')
     file.write_text(good[:100] if damage == "truncated" else other)
+    leftover = tmp_path / "quick" / "runs" / "DOAP-romepatches" / ".weights-abcdefg1.json"
+    leftover.touch()  # of a killed reproduction
     _, trained = run(request(data, tmp_path, "table-2"))
     assert not trained
     assert file.read_text() == good
+    assert not leftover.exists()
 
 
 def test_a_binarised_model_without_its_card_is_made_again(data: DataFolder, tmp_path: Path) -> None:

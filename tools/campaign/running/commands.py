@@ -174,7 +174,7 @@ _TRAIN = Command(
     "run",
     hash_files("run/weights.safetensors", "run/best.safetensors", "run/log.csv", "run/validation.csv"),
     ("train", "--resume", "run"),
-    lambda folder: (folder / "run" / "run.json").exists(),
+    lambda folder: (folder / "run" / "recipe.yaml").exists(),
     growing=("run/best.safetensors", "run/log.csv", "run/validation.csv"),
 )
 

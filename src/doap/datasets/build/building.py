@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -100,15 +101,24 @@ def build(
     Raises:
         DoapError: If no photo has groups, or another build of this set is running.
     """
+    cache = target.absolute().parent / f".{target.name}.building"
     if target.exists():
+        _remove_finished(cache)
         raise DoapError(f"{target}: exists already; remove it or choose another name")
     photos = _name_photos(paths)
-    cache = make_folder(target.absolute().parent / f".{target.name}.building")
+    make_folder(cache)
     try:
         with FileLock(cache / "lock", timeout=0), open_engine(engine, workers) as opened:
             return _Build(cache, settings, opened, progress).run(photos, target, pixels)
     except Timeout as error:
         raise DoapError(f"{target}: another build of this set is running ({cache}); wait until it ends") from error
+
+
+def _remove_finished(cache: Path) -> None:
+    """Remove the cache of a build that was killed after its set was complete."""
+    if cache.is_dir():
+        with suppress(Timeout, OSError), FileLock(cache / "lock", timeout=0):
+            shutil.rmtree(cache, ignore_errors=True)
 
 
 class _Build:

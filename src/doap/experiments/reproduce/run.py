@@ -11,6 +11,7 @@ A quick reproduction writes all this to the folder `quick` inside the output fol
 """
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from doap.experiments.reproduce.quick import make_quick_data
 from doap.experiments.reproduce.results import FailedTrainingsError, ResultWriter
 from doap.experiments.reproduce.runner import Report, check_runs, run_trainings
 from doap.experiments.reproduce.targets import Target
-from doap.files import make_folder, write_text
+from doap.files import make_folder, remove_temporary_files, write_text
 from doap.types import StepProgress, no_step_progress
 
 RESULTS, RUNS, BINARISED, QUICK = "results", "runs", "binarised", "quick"
@@ -126,6 +127,8 @@ def reproduce(
     folder = make_folder(request.folder)
     try:
         with FileLock(folder / ".lock", timeout=0):
+            for path, _, _ in os.walk(folder):  # what a killed one left
+                remove_temporary_files(Path(path))
             plan = prepare(request, progress)
             failures = run_trainings(plan.jobs, request.workers, report)
             writer = ResultWriter(plan, make_folder(folder / RESULTS), folder / BINARISED, progress)
