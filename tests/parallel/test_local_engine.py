@@ -136,6 +136,18 @@ def test_a_task_that_always_kills_its_worker_is_named(tmp_path: Path) -> None:
         assert list(engine.map(engine_tasks.run_chore, chores, died=lambda chore: -chore.number)) == [2, -3, 4, 5]
 
 
+@pytest.mark.parametrize("size", [100, 100_000], ids=["small", "larger than a pipe"])
+def test_a_worker_that_dies_while_it_sends_its_result_is_named(size: int) -> None:
+    with open_engine("local", 2) as engine, pytest.raises(DoapError, match="its worker died 3 times"):
+        list(engine.map(engine_tasks.die_while_sending, [size]))
+
+
+def test_an_engine_is_closed_while_results_are_sent() -> None:
+    for _ in range(3):
+        with open_engine("local", 2) as engine:
+            assert next(iter(engine.map(engine_tasks.bytes_of, [20_000_000] * 6))) == bytes(20_000_000)
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

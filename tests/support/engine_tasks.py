@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,21 @@ def run_chore(chore: Chore) -> int:
     if len(marks.read_text().split()) <= chore.kills:
         os.kill(os.getpid(), signal.SIGKILL)
     return chore.number
+
+
+def bytes_of(count: int) -> bytes:
+    return bytes(count)
+
+
+def die_while_sending(number: int) -> bytes:
+    """End the own process when half of the result is sent."""
+
+    def send(connection: Connection, content: bytes | memoryview) -> None:
+        os.write(connection.fileno(), bytes(content[: len(content) // 2]))
+        os._exit(9)
+
+    Connection._send = send  # type: ignore[attr-defined]
+    return bytes(number)
 
 
 def refuse_odd(number: int) -> int:

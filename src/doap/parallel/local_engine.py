@@ -174,7 +174,10 @@ def _start_executor(payload: bytes, module: str) -> tuple[ProcessPoolExecutor, "
         if START_METHOD == "forkserver":
             _start_server(module)
         executor = ProcessPoolExecutor(1, multiprocessing.get_context(START_METHOD), prepare_worker)
-        return executor, executor.submit(run_pickled, payload)
+        future = executor.submit(run_pickled, payload)
+        # Only the worker writes results. With this end open, the rest of one whose worker died would be waited for.
+        executor._result_queue._writer.close()  # type: ignore[attr-defined]  # not in stubs
+        return executor, future
 
 
 def _start_server(module: str) -> None:
