@@ -21,7 +21,7 @@ def kill(kills: int, seed: int, seconds: float, names: Sequence[str], say: Say) 
     Args:
         kills: Number of kills of each command.
         seed: Moments are the same for the same seed, as shares of the duration of a whole run.
-        seconds: Limit of time; commands that are not reached are named.
+        seconds: Limit of time, of which every command has its share; commands that are not reached are named.
         names: Commands; all if empty.
         say: Shows progress.
     """
@@ -31,13 +31,14 @@ def kill(kills: int, seed: int, seconds: float, names: Sequence[str], say: Say) 
         root = Path(folder)
         prepare(root / "inputs")
         with served(root / "inputs" / "served") as environment, preloaded() as server:
-            for command in (command for command in COMMANDS if not names or command.name in names):
+            commands = [command for command in COMMANDS if not names or command.name in names]
+            for number, command in enumerate(commands, 1):
                 if time.monotonic() - begin > seconds:
                     result.skipped.append(f"{command.name}: no time left")
                     continue
                 say(command.name)
                 attack = _Attack(command, root, server, environment, random.Random(f"{seed} {command.name}"), result)
-                attack.run(kills, begin + seconds)
+                attack.run(kills, begin + seconds * number / len(commands))
     return result
 
 

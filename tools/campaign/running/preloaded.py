@@ -69,7 +69,9 @@ class Preloaded:
     def wait(self, group: int, folder: Path, seconds: float = SECONDS) -> Ended | None:
         """Wait for a command; return None if it still runs."""
         status = self._ask({"group": group, "folder": str(folder), "wait": seconds})
-        return None if status is None else Ended(status, (folder / f"stderr-{group}").read_text(errors="replace"))
+        errors = folder / f"stderr-{group}"  # missing if it was killed at once
+        text = errors.read_text(errors="replace") if errors.exists() else ""
+        return None if status is None else Ended(status, text)
 
     def kill(self, group: int, folder: Path) -> None:
         """Kill a command with all its processes."""
