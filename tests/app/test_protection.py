@@ -11,7 +11,9 @@ import pytest
 from doap.app.protection import Message, Protection, Receive, Scope, Send
 from doap.app.settings import AppSettings
 
-SETTINGS = AppSettings(max_upload_bytes=1000, max_files=3, max_parallel_uploads=2, upload_seconds=0.3)
+SETTINGS = AppSettings(
+    max_upload_bytes=1000, max_request_bytes=3000, max_files=3, max_parallel_uploads=2, upload_seconds=0.3
+)
 
 
 class Inner:
@@ -61,7 +63,9 @@ def serve(protection: Protection, visitors: list[Visitor]) -> None:
         pool.submit(asyncio.run, run()).result()
 
 
-@pytest.mark.parametrize(("length", "status"), [(None, 411), ("many", 411), ("999999", 413), ("900", 200)])
+@pytest.mark.parametrize(
+    ("length", "status"), [(None, 411), ("many", 411), ("999999", 413), ("900", 200), ("2500", 200)]
+)
 def test_an_upload_states_an_acceptable_length(length: str | None, status: int, tmp_path: Path) -> None:
     inner, visitor = Inner(), Visitor(length, [])
     serve(Protection(inner, SETTINGS, tmp_path), [visitor])

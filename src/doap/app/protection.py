@@ -61,12 +61,12 @@ class Protection:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and the line with which an upload is refused; None if it is accepted."""
-        limit = self._settings.max_upload_bytes
+        limit = self._settings.max_request_bytes  # that of each file is checked as it is received
         length = dict(scope["headers"]).get(b"content-length", b"")
         if not length.isdigit():
             return 411, "an upload must state its length"
         if int(length) > limit + FORM_BYTES:
-            return 413, f"the file is larger than {limit:,} bytes; shrink it"
+            return 413, f"the upload is larger than {limit:,} bytes; choose fewer or smaller files"
         if self._uploads >= self._settings.max_parallel_uploads:
             return 503, "too many uploads at once; try again in a moment"
         files = sum(1 for path in self._folder.rglob("*") if path.is_file())

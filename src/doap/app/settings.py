@@ -16,6 +16,7 @@ class AppSettings:
         device: Device of the models.
         models: Further models to offer: names of baselines, or paths of weights.
         max_upload_bytes: Largest file that is accepted.
+        max_request_bytes: Largest upload of several files at once.
         max_pixels: Largest number of pixels of a picture.
         max_side: Largest side of a picture in pixels.
         max_files: Number of uploaded and made files that are kept at a time; further uploads are refused.
@@ -33,6 +34,7 @@ class AppSettings:
     device: str = "cpu"
     models: tuple[str, ...] = ()
     max_upload_bytes: int = 20_000_000
+    max_request_bytes: int = 200_000_000
     max_pixels: int = 40_000_000
     max_side: int = 20_000
     max_files: int = 400

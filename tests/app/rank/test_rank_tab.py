@@ -69,3 +69,6 @@ def test_own_pictures_get_an_estimated_homography_and_missing_ones_one_line(visi
         visit.locator(f"#rank-{name} img").wait_for()
     button.click()
     expect(visit.locator("#rank-list")).to_contain_text("estimated, not given", timeout=LOADED)
+    expect(visit.get_by_label("astronaut")).not_to_be_checked()
+    visit.get_by_label("astronaut").check()
+    expect(visit.locator("#rank-list")).to_contain_text("under a known homography", timeout=LOADED)

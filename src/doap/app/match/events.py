@@ -63,7 +63,11 @@ class MatchEvents:
             if first is None or second is None:
                 raise DoapError("choose two pictures, or an example")
             options = self._options(methods, keypoints, ratio, geometry, threshold, wide)
-            yield from self._match((first, second), options, view, visitor)
+            last = self._store.get(visitor)
+            if last and last.options == options and [str(one.path) for one in last.pictures] == [first, second]:
+                yield self._finish(last, view, visitor)  # pressed again
+            else:
+                yield from self._match((first, second), options, view, visitor)
         except Exception as error:  # matches of other pictures must not stay beside these
             self._forget_pictures(visitor, {Path(path) for path in (first, second) if path})
             self._store.drop(visitor)

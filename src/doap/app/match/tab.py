@@ -59,13 +59,8 @@ def build_tab(settings: AppSettings) -> None:
             GEOMETRIES, value="fundamental", label="Geometry", min_width=260, scale=2, elem_id="match-geometry"
         )
         view = gr.Radio(VIEWS, value="verified", label="View", min_width=300, scale=3, elem_id="match-view")
-        wide = gr.Checkbox(
-            label="Wide: tilted views if plain matching fails",
-            container=True,
-            min_width=260,
-            scale=2,
-            elem_id="match-wide",
-        )
+        with gr.Column(min_width=260, scale=2):
+            wide = gr.Checkbox(label="Wide: tilted views if plain matching fails", elem_id="match-wide")
     with gr.Row():
         match = gr.Button("Match", variant="primary", scale=4, elem_id="match-run")
         cancel = gr.Button("Cancel", scale=1, elem_id="match-cancel")

@@ -93,7 +93,7 @@ def build_tab(settings: AppSettings) -> None:
             raise DoapError("choose two pictures first")
         pair = own_pair(*(np.asarray(read_image(read_upload(str(path), settings, MAX_SIDE))) for path in paths))
         store.remove(old)
-        return show(store.add(pair), name, pair.first_query())
+        return [*show(store.add(pair), name, pair.first_query()), None]
 
     @reports_errors
     def move(pair_key: str, name: str, index: float) -> list[Any]:
@@ -120,7 +120,7 @@ def build_tab(settings: AppSettings) -> None:
     assert isinstance(tab, gr.Tab)
     tab.select(open_tab, [key, method, listed], **work)
     example.input(choose_example, [key, method, example], **latest)
-    use.click(use_own, [key, method, *uploads], **work)
+    use.click(use_own, [key, method, *uploads], **{**work, "outputs": [*shown, example]})  # no example is selected
     method.input(move, [key, method, query], **latest)
     query.input(move, [key, method, query], **latest)
     first.select(click, [key, method], **latest)
