@@ -13,6 +13,7 @@ from campaign.running.commands import COMMANDS, Command, fresh_copy, prepare, ru
 from campaign.running.preloaded import Preloaded, preloaded
 
 ROUNDS = 8  # kills of one output before it is run to its end
+MIN_KILLS = 3  # of each command, however slow the machine is
 
 
 def kill(kills: int, seed: int, seconds: float, names: Sequence[str], say: Say) -> PartResult:
@@ -39,6 +40,11 @@ def kill(kills: int, seed: int, seconds: float, names: Sequence[str], say: Say) 
                 say(command.name)
                 attack = _Attack(command, root, server, environment, random.Random(f"{seed} {command.name}"), result)
                 attack.run(kills, begin + seconds * number / len(commands))
+                say(
+                    f"{result.counts[-1]['cases']} kills, {len(result.findings)} findings"
+                    if result.counts
+                    else "failed"
+                )
     return result
 
 
@@ -70,7 +76,7 @@ class _Attack:
             self._run_to_end(whole, "a second whole run")
             self.duration = time.monotonic() - begin
         done = ends = late = 0
-        while done < kills and time.monotonic() < deadline:
+        while done < min(kills, MIN_KILLS) or (done < kills and time.monotonic() < deadline):
             folder = fresh_copy(self.root / "inputs", self.root / "work")
             for _ in range(min(self.generator.choice((1, 2, ROUNDS)), kills - done)):
                 done += 1
