@@ -71,8 +71,8 @@ def short_words(line: str) -> list[str]:
     words = shlex.split(re.sub(r"\bdoap-(128|256b)\b(?!\.onnx)", r"doap-tiny-\1", line))
     if words[1] != "train":
         return words
-    if "--from" in words:  # the tiny model in place of the large one has its own architecture
-        return [*words, *SHORT, "--set", "network=tiny"]
+    if "--from" in words:  # the recipe must have the network of the model
+        return [*words, *SHORT]
     return [*words, *SHORT, "--set", "network=tiny", "--set", "width=8"]
 
 
