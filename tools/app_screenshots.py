@@ -26,7 +26,7 @@ from doap.files import atomic_file
 TIMEOUT = 180_000  # milliseconds
 SETTLING = 5000  # until the last of several updates is shown
 MAX_HEIGHT = 2000  # pixels of a picture
-QUALITY = 78
+QUALITY = 72
 
 
 def show_match(page: Page) -> None:
@@ -66,6 +66,7 @@ def show_learn(page: Page) -> None:
     page.locator("#learn-photos .file").nth(len(photos.TRAIN) - 1).wait_for(timeout=TIMEOUT)
     page.get_by_role("button", name="Train").click()
     page.locator("#learn-summary").get_by_text("Done.").wait_for(timeout=2 * TIMEOUT)
+    page.get_by_label("Query 2").check()
 
 
 def show_models(page: Page) -> None:

@@ -103,6 +103,20 @@ def test_no_upload_is_accepted_while_too_many_files_are_kept(tmp_path: Path) -> 
     assert visitor.answer[0] == 503
 
 
+@pytest.mark.parametrize(("length", "left"), [("20", 0), ("999999", 0), ("999999999", 90)])
+def test_a_refused_upload_is_received_so_that_its_line_arrives(
+    tmp_path: Path, length: str, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is closed with unread data is reset, and the browser shows an error of the network."""
+    monkeypatch.setattr("doap.app.protection.REFUSED_BYTES", 60 if left else 10_000)
+    for number in range(3):
+        (tmp_path / str(number)).touch()
+    visitor = Visitor(length, [0.0] * (150 if left else 50))
+    serve(Protection(Inner(), SETTINGS, tmp_path), [visitor])
+    assert visitor.answer[0] in (413, 503)
+    assert len(list(visitor._pauses)) == left
+
+
 def test_responses_keep_the_browser_on_this_server(tmp_path: Path) -> None:
     visitor = Visitor(None, [], path="/config")
     serve(Protection(Inner(), SETTINGS, tmp_path), [visitor])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 FORM_BYTES = 4096  # of a multipart form around its file
+REFUSED_BYTES, REFUSED_SECONDS = 32 << 20, 5.0  # that are received of an upload before it is refused
 HEADERS = (
     # Scripts and styles of Gradio are inline in part; nothing is loaded from, or sent to, another host.
     (
@@ -51,6 +53,7 @@ class Protection:
             return
         refusal = self._refusal(scope)
         if refusal:
+            await _receive_rest(receive)
             await _refuse(send, *refusal)
             return
         self._uploads += 1
@@ -98,6 +101,18 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return add
+
+
+async def _receive_rest(receive: Receive) -> None:
+    """Receive a request, up to a limit: a connection closed before is reset, and the line of the refusal is lost."""
+    left = REFUSED_BYTES
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REFUSED_SECONDS):
+            while left > 0:
+                message = await receive()
+                if not message.get("more_body"):
+                    return
+                left -= len(message["body"])
 
 
 async def _refuse(send: Send, status: int, line: str) -> None:

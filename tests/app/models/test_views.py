@@ -54,6 +54,21 @@ def test_labels_do_not_overlap() -> None:
     assert all(b - a >= 14 for a, b in itertools.pairwise(heights))
 
 
+def test_no_mark_lies_under_a_label() -> None:
+    speeds = {"large": 80, "128": 463, "st": 578, "256b": 428, "open": 755, "tiny": 13667}
+    heights = {"large": 83.2, "128": 83.0, "st": 82.6, "256b": 82.1, "open": 81.8, "tiny": 79.0}
+    points = [ChartPoint(f"doap-{name}", speeds[name], heights[name], False) for name in speeds]
+    chart = ElementTree.fromstring(render_chart(points, "title", "x", "patches/s", "y"))
+    marks = [(float(node.attrib["cx"]), float(node.attrib["cy"])) for node in chart.iter("circle")]
+    labels = [node for node in chart.iter("text") if node.attrib.get("class") == "name"]
+    assert len(marks) == len(labels) == len(points)
+    for label in labels:
+        near, y = float(label.attrib["x"]), float(label.attrib["y"]) - 4
+        far = near + (1 if label.attrib["text-anchor"] == "start" else -1) * 6.5 * len(str(label.text))
+        under = [x for x, height in marks if min(near, far) < x < max(near, far) and abs(height - y) < 10]
+        assert under == [], label.text
+
+
 def test_a_card_is_escaped_and_complete() -> None:
     text = render_card(doap.list_models()[0])
     card = json.loads(find_weights(doap.list_models()[0]).with_suffix(".json").read_text())

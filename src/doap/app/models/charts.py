@@ -8,6 +8,8 @@ from dataclasses import dataclass
 WIDTH, HEIGHT = 460, 330
 LEFT, RIGHT, TOP, BOTTOM = 48, 16, 16, 46  # margins
 LABEL_HEIGHT = 15
+LETTER_WIDTH = 6.5
+MARK_RADIUS = 5
 GAP = 9  # between a point and its label
 
 
@@ -110,8 +112,25 @@ def _points(points: Sequence[ChartPoint], x_axis: Axis, y_axis: Axis) -> list[st
     for is_left, group in sides.items():
         heights = _spread([y_axis.place(point.y) for point in group])
         for point, height in zip(group, heights, strict=True):
-            parts.append(_point(point, x_axis, y_axis, height, GAP if is_left else -GAP))
+            gap = _gap(point, points, x_axis, y_axis, height, 1 if is_left else -1)
+            parts.append(_point(point, x_axis, y_axis, height, gap))
     return parts
+
+
+def _gap(
+    point: ChartPoint, points: Sequence[ChartPoint], x_axis: Axis, y_axis: Axis, height: float, side: int
+) -> float:
+    """Return the distance of a label from its mark, to the right if positive: no mark lies under the label."""
+    marks = sorted(
+        side * (x_axis.place(one.x) - x_axis.place(point.x))
+        for one in points
+        if abs(y_axis.place(one.y) - height) < LABEL_HEIGHT * 0.8
+    )
+    gap = float(GAP)
+    for mark in marks:  # nearest first
+        if gap - GAP < mark < gap + LETTER_WIDTH * len(point.name) + MARK_RADIUS:
+            gap = mark + GAP
+    return side * gap
 
 
 def _spread(heights: list[float]) -> list[float]:
