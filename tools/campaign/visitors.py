@@ -232,15 +232,20 @@ def _hostile_uploads(address: str, seconds: float, seed: int) -> Counter[str]:
             break
         original = originals[number % len(originals)]
         content = apply_mutations(original, choose_mutations(f"{seed}-{number}", original, is_text=False))
-        visitor = _Visitor(address)
-        answer = visitor.upload("picture.png", content)
-        if answer.status_code != 200:
-            counts[_one_line("refused", answer.text)] += 1
-            continue
-        counts[visitor.match_upload(answer.json()[0])] += 1
+        try:
+            counts[_match_upload(_Visitor(address), content)] += 1
+        except httpx.HTTPError as error:
+            counts[f"finding: {type(error).__name__}"] += 1
     large = _Visitor(address).upload("large.png", bytes(21_000_000))
-    counts["refused" if large.status_code == 413 else "finding: a large file is accepted"] += 1
+    counts["refused" if large.status_code in (413, 503) else "finding: a large file is accepted"] += 1
     return counts
+
+
+def _match_upload(visitor: _Visitor, content: bytes) -> str:
+    answer = visitor.upload("picture.png", content)
+    if answer.status_code != 200:
+        return _one_line("refused", answer.text)
+    return visitor.match_upload(answer.json()[0])
 
 
 def _slow_uploads(address: str, count: int) -> Counter[str]:
