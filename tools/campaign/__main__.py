@@ -82,7 +82,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="campaign", description="Attack doap.")
     parser.add_argument("parts", nargs="*", help=f"parts: {', '.join(PARTS)}; all by default")
     parser.add_argument("-o", "--output", type=Path, default=Path("out/campaign"), help="folder of the results")
-    parser.add_argument("--seconds", type=float, default=200, help="time for damaged files")
+    parser.add_argument("--seconds", type=float, default=250, help="time for damaged files")
     parser.add_argument("--cases", type=int, help="damaged files per format; as many as the time allows by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--formats", nargs="*", default=[], help="formats to damage; all by default")
