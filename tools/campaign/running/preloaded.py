@@ -137,10 +137,13 @@ def _wait(group: int, folder: str, wait: float) -> int | None:
 
 def _import_all(names: Path) -> None:
     """Import what a command imported, so that the next one finds it."""
-    if names.exists():
-        for name in json.loads(names.read_text()):
-            with contextlib.suppress(Exception):
-                importlib.import_module(name)
+    try:
+        modules = json.loads(names.read_text())
+    except (OSError, ValueError):  # it failed, or was killed while it wrote them
+        return
+    for name in modules:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 def _fork(request: dict[str, Any]) -> int:
