@@ -47,3 +47,8 @@ def test_links_out_of_the_docs_lead_to_the_repository() -> None:
     page = "[a](../../examples/x.py#top) ![b](../images/b.png) [c](https://c) [d](#d) [e](../results)"
     expected = "[a](R/examples/x.py#top) ![b](../images/b.png) [c](https://c) [d](#d) [e](R/docs/results)"
     assert redirect_links(page, "bridges/p.md", "R") == expected
+
+
+def test_every_picture_is_on_a_page() -> None:
+    shown = {(page.parent / target).resolve() for page in PAGES for target, _ in links(page.read_text("utf-8"))}
+    assert {path.name for path in (DOCS / "images").iterdir() if path not in shown} == set()
