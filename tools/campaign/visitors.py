@@ -128,7 +128,8 @@ class _Visitor:
 
     def __init__(self, address: str) -> None:
         self._base = f"{address}/gradio_api"
-        self._client = httpx.Client(timeout=ANSWER_SECONDS)
+        # The server closes idle connections after seconds; a browser then opens another, this client would fail.
+        self._client = httpx.Client(timeout=ANSWER_SECONDS, limits=httpx.Limits(max_keepalive_connections=0))
         self._session = "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=12))
         self._config = self._client.get(f"{address}/config").json()
 
