@@ -115,3 +115,16 @@ def test_the_sessions_forget_a_visitor_who_leaves(images: list[tuple[str, Grey]]
     sessions.forget("visitor")
     assert [shown.is_stopped for shown in views] == [True]
     assert sessions.view("visitor") == LearnView()
+
+
+def test_a_training_that_is_stopped_before_it_begins_does_not_begin(images: list[tuple[str, Grey]]) -> None:
+    sessions = Sessions(2, 1)
+    sessions.expect("visitor")
+    sessions.stop("visitor")
+    assert [view.is_stopped for view in sessions.run("visitor", images, "real")] == [True]
+    assert not sessions.is_busy
+    sessions.expect("visitor")  # asks again
+    views = sessions.run("visitor", images, "real")
+    assert not next(views).is_stopped
+    sessions.forget("visitor")
+    assert [view.is_stopped for view in views] == [True]

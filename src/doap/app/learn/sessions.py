@@ -31,21 +31,27 @@ class Sessions:
         """Whether a training runs."""
         return bool(self._running)
 
+    def expect(self, visitor: str) -> None:
+        """Take note that a visitor asked for a training, which will be run unless it is stopped before."""
+        with self._lock:
+            self._keep(visitor, LearnView())
+
     def run(self, visitor: str, photos: Sequence[tuple[str, Grey]], kind: Kind, query: int = 0) -> Iterator[LearnView]:
         """Train, yield the view about once per second, and remove all files at the end.
 
-        The last view has `files` if the training is finished; they exist until the generator goes on.
+        The last view has `files` if the training is finished; they exist until the generator goes on. A training that
+        was stopped after `expect` does not begin.
 
         Raises:
             DoapError: If the training fails.
         """
+        if self.view(visitor).is_stopped:
+            yield self.view(visitor)
+            return
         view = LearnView(query=query)
         training = Training(photos, kind, self._seconds)
         with self._lock:
-            self._views[visitor] = view
-            self._views.move_to_end(visitor)
-            while len(self._views) > self._limit:
-                self._views.popitem(last=False)
+            self._keep(visitor, view)
             self._running[visitor] = training
         try:
             for events in training.events(UPDATE_SECONDS):
@@ -60,6 +66,13 @@ class Sessions:
             with self._lock:
                 self._running.pop(visitor, None)
             training.stop()
+
+    def _keep(self, visitor: str, view: LearnView) -> None:
+        """Keep a view, and drop the least recently started ones."""
+        self._views[visitor] = view
+        self._views.move_to_end(visitor)
+        while len(self._views) > self._limit:
+            self._views.popitem(last=False)
 
     def view(self, visitor: str) -> LearnView:
         """Return the view of a visitor's last training; an empty one if there was none."""

@@ -69,11 +69,12 @@ def build_tab(settings: AppSettings) -> None:
     shown = [summary, curves, query, lists, download, weights, card]
 
     @reports_errors
-    def announce(paths: Sequence[str] | None) -> str:
+    def announce(paths: Sequence[str] | None, request: gr.Request) -> str:
         try:
             _check_number(paths or [], settings)
         except DoapError as error:
             return render_summary(LearnView(failure=str(error)))
+        sessions.expect(_visitor(request))
         return render_summary(LearnView(stage=Stage(TURN if sessions.is_busy else "starting", 0)))
 
     @reports_errors
