@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from doap import DoapError, PatchSet
-from doap.training import trainer
+from doap.training import checkpoint, trainer
 from doap.training.checkpoint import TrainState, save_checkpoint
 from doap.training.trainer import train
 from support.trainings import VALIDATED, same_files, same_weights, stop_after
@@ -139,3 +139,14 @@ def test_a_full_disk_is_an_error_of_the_system_and_the_checkpoint_stays(tmp_path
     assert caught.value.filename == str(path)
     assert path.read_bytes() == content
     assert [file.name for file in tmp_path.iterdir()] == [CHECKPOINT]
+
+
+def test_a_checkpoint_is_written_to_the_given_file_itself(tmp_path: Path) -> None:
+    """A killed run would leave another one, whose name is not known."""
+    path = tmp_path / "a"
+    path.touch()
+    number = path.stat().st_ino
+    checkpoint.save_file({"a": torch.ones(3)}, path, {"place": "{}"})
+    assert path.stat().st_ino == number
+    save_file({"a": torch.ones(3)}, tmp_path / "b", {"place": "{}"})
+    assert path.read_bytes() == (tmp_path / "b").read_bytes()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from doap.errors import DoapError
@@ -61,12 +61,14 @@ def save_checkpoint(
     values = asdict(state)
     metadata = {STATE_KEY: json.dumps({**values, CHECKSUM_KEY: _checksum(values, content)})}
     with atomic_file(path) as temporary:
-        try:
-            save_file(content, temporary, metadata)
-        except SafetensorError as error:  # a full disk
-            raise OSError(str(error)) from error
+        save_file(content, temporary, metadata)
         if path.exists():
             path.replace(previous_checkpoint(path))
+
+
+def save_file(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write safetensors to a file; the library's own function leaves a file of another name if it is killed."""
+    path.write_bytes(save(tensors, metadata))
 
 
 def previous_checkpoint(path: Path) -> Path:
