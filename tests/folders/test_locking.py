@@ -99,5 +99,6 @@ def test_a_folder_of_features_keeps_nothing_of_a_killed_run(photos: Path, tmp_pa
     describe_folder(photos, output, SETTINGS)
     names = sorted(output.rglob("*"))
     (names[-1].parent / ".a.png-abcdefg1.npz").write_bytes(b"half")
+    (output / ".collection-abcdefg1.json").write_bytes(b"half")
     describe_folder(photos, output, SETTINGS)
     assert sorted(output.rglob("*")) == names

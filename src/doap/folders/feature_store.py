@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from doap.errors import DoapError
-from doap.files import make_folder, write_text
+from doap.files import make_folder, remove_temporary_files, write_text
 from doap.folders.hdf5 import SUFFIXES, create_file, read_stamps, unwritable, write_sorted
 from doap.folders.settings import Identity, check_identity
 from doap.parsing.array_files import read_archive
@@ -141,6 +141,7 @@ class FeatureFolder:
 
     def finish(self) -> list[str]:
         """Return all names, every archive is complete; and remove what killed runs left."""
+        remove_temporary_files(self.folder)
         for path in self.folder.rglob(".*.npz"):
             if TEMPORARY.fullmatch(path.name):
                 path.unlink()

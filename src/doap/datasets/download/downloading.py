@@ -19,7 +19,7 @@ from doap.datasets.download.checking import Content, content_hash
 from doap.datasets.download.fetching import RetryPolicy, fetch
 from doap.datasets.download.unpacking import is_archive, unpack
 from doap.errors import DoapError
-from doap.files import atomic_folder, write_text
+from doap.files import atomic_folder, remove_temporary_files, write_text
 from doap.types import StepProgress, no_step_progress
 
 TOLERANCE = 4  # limit of a file and of its unpacked content, relative to the size in the catalogue
@@ -187,6 +187,7 @@ def _result(data: DataSet, target: Path, counts: str, sha256: str) -> DownloadRe
     is_recorded_now = data.sha256 is None and not record.exists()
     if is_recorded_now:
         try:
+            remove_temporary_files(record.parent, record.stem)  # of a killed download; another one writes the same
             write_text(record, f"{sha256}\n")
         except OSError:  # data of others, in a folder that is not writable
             is_recorded_now = False
