@@ -154,9 +154,13 @@ def verify_blocks(files: Sequence[Path], checksums: NDArray[np.uint32], max_bloc
         max_blocks: Number of evenly spaced blocks to check; None checks all.
     """
     try:
-        blocks = list(_blocks(files))
+        _verify(files, checksums, max_blocks)
     except OSError as error:
         raise DoapError(f"{error.filename}: cannot be read ({error.strerror})") from error
+
+
+def _verify(files: Sequence[Path], checksums: NDArray[np.uint32], max_blocks: int | None) -> None:
+    blocks = list(_blocks(files))
     if len(blocks) != len(checksums):
         raise DoapError(f"{files[0].parent / 'checksums.npy'}: {len(checksums)} checksums for {len(blocks)} blocks")
     count = len(blocks) if max_blocks is None else min(max_blocks, len(blocks))
