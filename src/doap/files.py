@@ -190,11 +190,15 @@ def remove_temporary_files(folder: Path, stem: str | None = None) -> None:
         folder: The folder, without those in it.
         stem: Name without suffix of the file that they wrote; by default of any.
     """
-    prefix = r"\..+-" if stem is None else re.escape(_temporary_prefix(stem))
-    names = re.compile(rf"{prefix}[a-z0-9_]{{8}}(\.[^.]*)?")
     for path in folder.iterdir():
-        if names.fullmatch(path.name) and path.is_file():
+        if is_temporary_file(path.name, stem) and path.is_file():
             path.unlink(missing_ok=True)
+
+
+def is_temporary_file(name: str, stem: str | None = None) -> bool:
+    """Return whether a name is one that `atomic_file` gives its temporary files; `stem` as above."""
+    prefix = r"\..+-" if stem is None else re.escape(_temporary_prefix(stem))
+    return re.fullmatch(rf"{prefix}[a-z0-9_]{{8}}(\.[^.]*)?", name) is not None
 
 
 def make_folder(path: Path) -> Path:

@@ -39,12 +39,8 @@ def kill(kills: int, seed: int, seconds: float, names: Sequence[str], say: Say) 
                     continue
                 say(command.name)
                 attack = _Attack(command, root, server, environment, random.Random(f"{seed} {command.name}"), result)
-                attack.run(kills, begin + seconds * number / len(commands))
-                say(
-                    f"{result.counts[-1]['cases']} kills, {len(result.findings)} findings"
-                    if result.counts
-                    else "failed"
-                )
+                done = attack.run(kills, begin + seconds * number / len(commands))
+                say(f"{done} kills, {len(result.findings)} findings")
     return result
 
 
@@ -62,14 +58,14 @@ class _Attack:
     expected: dict[str, str] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
 
-    def run(self, kills: int, deadline: float) -> None:
-        """Run the command once, then kill it, up to `ROUNDS` times in a row."""
+    def run(self, kills: int, deadline: float) -> int:
+        """Run the command once, then kill it, up to `ROUNDS` times in a row; return the number of kills."""
         whole = fresh_copy(self.root / "inputs", self.root / "whole")
         ended = run_to_end(self.command.words, whole, self.environment)
         self.expected, self.hidden = self.command.compared(whole), _hidden(whole)
         if ended.returncode or not self.expected:
             self._find(f"a whole run failed: {ended.stderr.strip()[-300:]}")
-            return
+            return 0
         for _ in range(2):  # the first one imports
             whole = fresh_copy(self.root / "inputs", self.root / "whole")
             begin = time.monotonic()
@@ -89,6 +85,7 @@ class _Attack:
             {"where": self.command.name, "cases": done, "ended before": late, "compared": ends,
              "files": len(self.expected), "seconds of a run": round(self.duration, 1)}
         )  # fmt: skip
+        return done
 
     def _kill(self, folder: Path) -> bool:
         """Start the command and kill it; return False if it had ended before."""

@@ -7,14 +7,13 @@ folder: finished images are kept in a hidden folder beside it, and packed into t
 import errno
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from doap.errors import DoapError
-from doap.files import make_folder, remove_temporary_files, write_text
+from doap.files import is_temporary_file, make_folder, remove_temporary_files, write_text
 from doap.folders.hdf5 import SUFFIXES, create_file, read_stamps, unwritable, write_sorted
 from doap.folders.settings import Identity, check_identity
 from doap.parsing.array_files import read_archive
@@ -22,7 +21,6 @@ from doap.parsing.json_files import read_json
 
 SETTINGS_FILE = "collection.json"
 FORMAT = 1
-TEMPORARY = re.compile(r"\..*-[a-z0-9_]{8}\.npz")  # left behind by a killed run, see `doap.files.atomic_file`
 
 Record = dict[str, Any]
 """Entries of the features of one image; see `doap.features.storage`."""
@@ -113,7 +111,7 @@ class FeatureFolder:
     def names(self) -> Iterator[str]:
         """Yield the names of the images in the folder."""
         for path in self.folder.rglob("*.npz"):
-            if not TEMPORARY.fullmatch(path.name):
+            if not is_temporary_file(path.name):  # left by a killed run
                 yield path.relative_to(self.folder).as_posix().removesuffix(".npz")
 
     def stamp(self, name: str) -> str | None:
@@ -143,7 +141,7 @@ class FeatureFolder:
         """Return all names, every archive is complete; and remove what killed runs left."""
         remove_temporary_files(self.folder)
         for path in self.folder.rglob(".*.npz"):
-            if TEMPORARY.fullmatch(path.name):
+            if is_temporary_file(path.name):
                 path.unlink()
         return sorted(self.names())
 
