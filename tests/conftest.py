@@ -22,6 +22,12 @@ def _seed() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _gpu(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+
+
+@pytest.fixture(autouse=True)
 def _onednn() -> Iterator[None]:
     """Fail a test after which torch's fast kernels are off in this process, which changes what later tests compute."""
     yield

@@ -6,15 +6,10 @@ from numpy.typing import NDArray
 from doap.images.atlas import Atlas
 from doap.images.extraction import average_samples, extract_patches, patch_grid, pixel_spacing, to_bytes
 from doap.images.frames import detect_dog
+from doap.images.jitter.views import tilted_grid
 from doap.types import Frames, Grey
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-
-
-@pytest.fixture(autouse=True)
-def _needs(request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("gpu") and not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
 
 
 def extract(
@@ -49,3 +44,21 @@ def test_the_border_of_thin_images_is_replicated(shape: tuple[int, int]) -> None
     frames = np.array([[[1.0, 0, 0], [0, 1, 0]], [[2.0, 0, 3], [0, 2, -4]]], np.float32)
     patches = extract(Atlas([np.zeros((30, 30), np.uint8), image]), frames, np.array([1, 1]), 8, 6.0, "cpu")
     assert np.abs(patches.astype(int) - extract_patches(image, frames, 8, 6.0)).max() <= 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("size", [32, 64])
+def test_patches_of_tilted_planes_are_sampled_at_their_grid(photo: Grey, size: int, device: str) -> None:
+    images = [photo, photo[:301, :200], photo[100:117, 40:333], np.full((1, 1), 7, np.uint8)]
+    atlas = Atlas(images, device)
+    random = torch.Generator().manual_seed(0)
+    frames = torch.from_numpy(detect_dog(photo, 300)).repeat(4, 1, 1).to(device)
+    indices = torch.arange(4).repeat_interleave(len(frames) // 4).to(device)
+    tilts = (0.3 * torch.randn(len(frames), 2, generator=random)).to(device)
+    visible = torch.rand(len(frames), generator=random).add(0.1).to(device)
+    patches = atlas.cut(frames, tilts, visible, size, 12.0, indices)
+    spacing = pixel_spacing(frames, size, 12.0) * visible
+    grid = tilted_grid(tilts, size, visible)
+    expected = average_samples(atlas.sample(frames, grid, 12.0, spacing, indices))
+    assert expected.std() > 20
+    torch.testing.assert_close(patches, expected, rtol=0, atol=0.05)

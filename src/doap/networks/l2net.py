@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from doap.networks.layers.convolutions import WholeMapConvolution
 from doap.networks.network import LayeredNetwork, StackExtents, conv_layer, initialise
 
 INPUT_SIZE = 32
@@ -47,7 +48,7 @@ def last_layer(channels: int, dimensions: int, dropout: float, surround: bool) -
     return [
         *([StackExtents()] if surround else []),
         nn.Dropout(dropout),
-        nn.Conv2d(channels, dimensions, (2 * side, side) if surround else side, bias=False),
+        WholeMapConvolution(channels, dimensions, (2 * side, side) if surround else side, bias=False),
         nn.BatchNorm2d(dimensions, affine=False),
     ]
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from doap.errors import DoapError
+from doap.networks.layers.convolutions import PatchConvolution
 
 EPS = nn.BatchNorm2d(1).eps
 """Added to variances by the batch normalisation of networks."""
@@ -156,8 +157,9 @@ def split_extents(patches: Tensor) -> Tensor:
 
 def conv_layer(in_channels: int, out_channels: int, kernel_size: int, stride: int) -> list[nn.Module]:
     """Return a convolution without bias, batch normalisation without learned scale or shift, and ReLU."""
+    kind = PatchConvolution if (in_channels, kernel_size, stride) == (1, 3, 1) else nn.Conv2d
     return [
-        nn.Conv2d(in_channels, out_channels, kernel_size, stride=stride, padding=kernel_size // 2, bias=False),
+        kind(in_channels, out_channels, kernel_size, stride=stride, padding=kernel_size // 2, bias=False),
         nn.BatchNorm2d(out_channels, affine=False),
         nn.ReLU(inplace=True),
     ]

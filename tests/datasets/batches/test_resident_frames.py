@@ -8,7 +8,14 @@ from doap.datasets.batches.sampling import GroupSampler
 from doap.datasets.sets.frame_set import FrameSet, encode
 from doap.images.extraction import are_patches_inside, average_samples, extract_patches, pixel_spacing, to_bytes
 from doap.images.frames import detect_dog
-from doap.images.jitter.views import JitterFactors, jitter_frames, jitter_light, mixed_levels, tilted_grid
+from doap.images.jitter.views import (
+    JitterFactors,
+    jitter_frames,
+    jitter_light,
+    mixed_levels,
+    sample_tilts,
+    tilted_grid,
+)
 
 
 @pytest.fixture
@@ -124,7 +131,7 @@ def test_factors_of_one_leave_the_views_and_their_random_numbers(frames: FrameSe
     levels = (torch.rand(300, generator=randoms[1]) * source._level_counts).long()
     strength = mixed_levels(levels)
     jittered = jitter_frames(source._frames, strength, randoms[1])
-    grid = tilted_grid(jittered, strength, 32, randoms[1], torch.exp2(-zooms))
+    grid = tilted_grid(sample_tilts(300, strength, randoms[1]), 32, torch.exp2(-zooms))
     spacing = pixel_spacing(jittered, 32, 12.0) * torch.exp2(-zooms)
     values = average_samples(source._atlas.sample(jittered, grid, 12.0, spacing, source._photos))
     assert torch.equal(plain, to_bytes(jitter_light(values, strength, randoms[1])))

@@ -13,6 +13,7 @@ from doap.images.jitter.views import (
     jittered_views,
     measure_overlap,
     mixed_levels,
+    sample_tilts,
     tilted_grid,
 )
 from doap.types import Grey
@@ -108,9 +109,10 @@ def test_each_jitter_of_the_light_has_its_strength() -> None:
 
 
 def test_the_visible_share_is_the_centre_of_the_whole_grid() -> None:
-    frames = torch.eye(2, 3).repeat(5, 1, 1)
-    whole = tilted_grid(frames, LEVELS["tough"], 64, torch.Generator().manual_seed(0))
-    centre = tilted_grid(frames, LEVELS["tough"], 32, torch.Generator().manual_seed(0), torch.full((5,), 0.5))
+    tilts = sample_tilts(5, LEVELS["tough"], random())
+    assert len(torch.unique(tilts)) == 10
+    whole = tilted_grid(tilts, 64)
+    centre = tilted_grid(tilts, 32, torch.full((5,), 0.5))
     for a, b in zip(whole, centre, strict=True):
         torch.testing.assert_close(a[:, 32:96, 32:96], b)
 
@@ -125,3 +127,15 @@ def test_the_filter_is_wide_enough_for_the_blur(factor: float) -> None:
     offsets = torch.arange(63) - 31.0
     deviations = ((blurred.sum(1) * offsets**2).sum(1) / 200).sqrt()
     assert deviations.max() == pytest.approx(1.1 * factor, rel=0.05)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [32, 64])
+def test_kernels_on_a_gpu_change_light_as_torch_does(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = 255 * torch.rand(300, size, size, device="cuda")
+    values[0], values[1, :4] = 0, 300  # no light, and more than there can be
+    strength = mixed_levels(torch.arange(300, device="cuda") % 4, JitterFactors(blur=1.3))
+    fused = jitter_light(values, strength, torch.Generator("cuda").manual_seed(0), 4)
+    monkeypatch.setattr("doap.images.jitter.views.uses_triton", lambda _: False)
+    plain = jitter_light(values, strength, torch.Generator("cuda").manual_seed(0), 4)
+    torch.testing.assert_close(fused, plain, rtol=1e-4, atol=0.01)

@@ -14,7 +14,7 @@ from doap.datasets.build.cutting import PATCH_SIZE
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
 from doap.datasets.sets.groups import Ids
 from doap.images.atlas import Atlas
-from doap.images.extraction import average_samples, pixel_spacing, to_bytes
+from doap.images.extraction import to_bytes
 from doap.images.jitter.compression import compress_some
 from doap.images.jitter.views import (
     UNCHANGED,
@@ -22,7 +22,7 @@ from doap.images.jitter.views import (
     jitter_frames,
     jitter_light,
     mixed_levels,
-    tilted_grid,
+    sample_tilts,
 )
 from doap.types import Grey, Progress, no_progress
 
@@ -102,14 +102,12 @@ class ResidentFrames:
     ) -> Tensor:
         strength = mixed_levels(levels, jitter)
         jittered = jitter_frames(self._frames[items], strength, random)
-        scale = 1.0 if zooms is None else torch.exp2(-zooms)
-        grid = tilted_grid(jittered, strength, self.size, random, scale)
-        spacing = pixel_spacing(jittered, self.size, self._extent) * scale
-        values = average_samples(self._atlas.sample(jittered, grid, self._extent, spacing, self._photos[items]))
+        visible = torch.ones(len(items), device=self.device) if zooms is None else torch.exp2(-zooms)
+        tilts = sample_tilts(len(items), strength, random)
+        values = self._atlas.cut(jittered, tilts, visible, self.size, self._extent, self._photos[items])
         values = jitter_light(values, strength, random, jitter.blur_radius)
         if jitter.compression:
-            shapes = self._extent * jittered[:, :, :2]
-            shapes = shapes if zooms is None else shapes * torch.exp2(-zooms)[:, None, None]
+            shapes = self._extent * visible[:, None, None] * jittered[:, :, :2]
             values = compress_some(values, shapes, jitter.compression, random)
         return to_bytes(values)
 

@@ -9,12 +9,14 @@ three levels, named as in HPatches. A frame overlaps its jittered copy by about 
 import math
 from dataclasses import astuple, dataclass
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from doap.devices import uses_triton
 from doap.geometry.ellipses import overlap
 from doap.images.extraction import Pyramid, average_samples, patch_grid, pixel_spacing, to_bytes, to_image_points
 from doap.types import Frames
@@ -60,6 +62,7 @@ class JitterFactors:
 
 
 UNCHANGED = JitterFactors()
+MAX_TILT = 0.5  # decrease of the depth of a tilted plane
 BLUR_RADIUS = 3  # pixels, for the blur of the levels
 GEOMETRY_VALUES = 5  # the first fields of a level; the others are photometric
 BLUR_VALUE = 8  # the field of the blur
@@ -109,7 +112,8 @@ def jittered_views(
     strength = LEVELS[level]
     device = pyramid.device
     jittered = jitter_frames(torch.from_numpy(frames).to(device), strength, random)
-    points = to_image_points(torch.stack(tilted_grid(jittered, strength, size, random), -1), jittered, extent)
+    tilts = sample_tilts(len(frames), strength, random)
+    points = to_image_points(torch.stack(tilted_grid(tilts, size), -1), jittered, extent)
     values = average_samples(pyramid.sample(points, pixel_spacing(jittered, size, extent)))
     return to_bytes(jitter_light(values, strength, random))
 
@@ -129,26 +133,26 @@ def jitter_frames(frames: Tensor, strength: JitterLevel, random: torch.Generator
     return torch.cat([shape @ affine, frames[:, :, 2:] + shape @ shift[:, :, None]], 2)
 
 
-def tilted_grid(
-    frames: Tensor, strength: JitterLevel, size: int, random: torch.Generator, visible: float | Tensor = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Return the sample positions u / (1 + t·u) of patches whose planes have random tilts t.
+def sample_tilts(count: int, strength: JitterLevel, random: torch.Generator) -> Tensor:
+    """Return random tilts of the planes of patches, (count, 2)."""
+    tilts = torch.randn(count, 1, 1, 2, generator=random, device=random.device)
+    return (tilts * _per_patch(strength.perspective, 3))[:, 0, 0]
+
+
+def tilted_grid(tilts: Tensor, size: int, visible: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+    """Return the sample positions u / (1 + t·u) of patches whose planes have tilts t.
 
     Args:
-        frames: (N, 2, 3).
-        strength: Level of the jitter.
+        tilts: (N, 2).
         size: Side of the patches.
-        random: Generator on the frames' device.
         visible: Share of the patch's side that is sampled around its centre; one number, or (N,).
 
     Returns:
         Two (N, s, s) tensors, horizontal and vertical, s = 2 size.
     """
-    tilt = torch.randn(len(frames), 1, 1, 2, generator=random, device=frames.device) * _per_patch(
-        strength.perspective, 3
-    )
-    across, down = (_per_patch(visible, 2) * axis for axis in patch_grid(size, frames.device).unbind(-1))
-    depth = 1 + (tilt[..., 0] * across + tilt[..., 1] * down).clamp(min=-0.5)
+    tilt = tilts[:, None, None]
+    across, down = (_per_patch(visible, 2) * axis for axis in patch_grid(size, tilts.device).unbind(-1))
+    depth = 1 + (tilt[..., 0] * across + tilt[..., 1] * down).clamp(min=-MAX_TILT)
     return across / depth, down / depth
 
 
@@ -165,16 +169,23 @@ def jitter_light(
     def uniform(*shape: int) -> Tensor:
         return torch.rand(count, *shape, generator=random, device=device)
 
-    values = _blur(values, uniform() * strength.blur, blur_radius)
+    sigmas = uniform() * strength.blur
     gamma = torch.exp2(normal(1, 1) * _per_patch(strength.gamma, 2))
-    values = 255 * (values / 255).clamp(0, 1) ** gamma
     gain = torch.exp2(normal(1, 1) * _per_patch(strength.contrast, 2))
+    slope = normal(2, 1, 1) * _per_patch(strength.gradient, 3)
+    noise, amplitude = normal(height, width), uniform(1, 1) * _per_patch(strength.noise, 2)
+    taps = _blur_filters(sigmas, blur_radius)
+    kernels = import_module("doap.images.jitter.triton_light") if uses_triton(values) else None
+    if kernels and height > 1 and width > 1 and height * width <= kernels.MAX_PIXELS:
+        changes = (gamma.flatten(), gain.flatten(), slope.flatten(1), noise, amplitude.flatten())
+        patches: Tensor = kernels.blur_and_light(values, taps, kernels.Light(*changes))
+        return patches
+    values = 255 * (_blur(values, taps) / 255).clamp(0, 1) ** gamma
     mean = values.mean((1, 2), keepdim=True)
     values = mean + gain * (values - mean)
-    slope = normal(2, 1, 1) * _per_patch(strength.gradient, 3)
     values = values + slope[:, 0] * torch.linspace(-1, 1, height, device=device)[:, None]
     values = values + slope[:, 1] * torch.linspace(-1, 1, width, device=device)
-    return values + normal(height, width) * uniform(1, 1) * _per_patch(strength.noise, 2)
+    return values + noise * amplitude
 
 
 @cache
@@ -195,11 +206,16 @@ def _rotations(angles: Tensor) -> Tensor:
     return torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
 
 
-def _blur(values: Tensor, sigma: Tensor, radius: int) -> Tensor:
-    """Blur (N, H, W) patches by Gaussians of (N,) sigmas; the border is replicated."""
-    offsets = torch.arange(-radius, radius + 1, device=values.device)
-    taps = torch.exp(-0.5 * (offsets / sigma.clamp(min=1e-3)[:, None]) ** 2)
-    taps = (taps / taps.sum(1, keepdim=True)).T[:, :, None, None]
+def _blur_filters(sigmas: Tensor, radius: int) -> Tensor:
+    """Return sampled Gaussians of (N,) sigmas, (N, 2 radius + 1), of sum 1."""
+    offsets = torch.arange(-radius, radius + 1, device=sigmas.device)
+    taps = torch.exp(-0.5 * (offsets / sigmas.clamp(min=1e-3)[:, None]) ** 2)
+    return taps / taps.sum(1, keepdim=True)
+
+
+def _blur(values: Tensor, filters: Tensor) -> Tensor:
+    """Blur (N, H, W) patches by (N, 2 radius + 1) filters along both axes; the border is replicated."""
+    radius, taps = filters.shape[1] // 2, filters.T[:, :, None, None]
     for axis, border in ((1, (0, 0, radius, radius)), (2, (radius, radius, 0, 0))):
         # A sum of shifted copies: a convolution would need one group per patch.
         size = values.shape[axis]

@@ -7,13 +7,18 @@ bytes.
 """
 
 from collections.abc import Iterable
+from importlib import import_module
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from doap.images.extraction import Pyramid, to_bytes
+from doap.devices import uses_triton
+from doap.images.extraction import Pyramid, average_samples, pixel_spacing, to_bytes
+from doap.images.jitter.views import MAX_TILT, tilted_grid
 from doap.types import Grey
+
+LAST_POSITION = 1e-3  # before the last pixel: an error of a thousandth of the difference of two pixels
 
 
 class Atlas:
@@ -59,18 +64,44 @@ class Atlas:
         Returns:
             (N, h, w) in 0..255, of the type of the frames, which gradients reach.
         """
-        level = torch.minimum(spacing.log2().floor().clamp(min=0).long(), self._last[images])
+        level = self._levels(spacing, images)
         width, height = (_per_patch(side[images, level]) for side in (self._width, self._height))
-        # Pixel centres: x of the image lies at (x + 0.5) / 2^l - 0.5 of level l.
-        shrink = torch.exp2(-level.to(frames.dtype))
-        shape = (extent * shrink)[:, None, None] * frames[:, :, :2]
-        centre = (frames[:, :, 2] + 0.5) * shrink[:, None] - 0.5
-        x, y = (_position(centre[:, axis], shape[:, axis], grid, side) for axis, side in ((0, width), (1, height)))
+        affine = _to_level(frames, level, extent)
+        x, y = (_position(affine[:, axis], grid, side) for axis, side in ((0, width), (1, height)))
         corner = y.long().mul_(width).add_(x.long()).add_(_per_patch(self._start[images, level]))
         x, y = x.frac_(), y.frac_()
         upper = self._interpolate(corner, x)
         lower = self._interpolate(corner.add_(width), x)
         return upper.lerp_(lower, y)
+
+    def cut(self, frames: Tensor, tilts: Tensor, visible: Tensor, size: int, extent: float, images: Tensor) -> Tensor:
+        """Cut patches of tilted planes; the border is replicated.
+
+        Args:
+            frames: (N, 2, 3) float32.
+            tilts: (N, 2) tilts of the planes, see `tilted_grid`.
+            visible: (N,) share of the patch's side that is sampled around its centre.
+            size: Side of the patches.
+            extent: Half the side of the patch in units of the frame's scale.
+            images: (N,) index of the image of each patch.
+
+        Returns:
+            (N, size, size) in 0..255, without gradients.
+        """
+        spacing = pixel_spacing(frames, size, extent) * visible
+        if not uses_triton(frames):
+            return average_samples(self.sample(frames, tilted_grid(tilts, size, visible), extent, spacing, images))
+        level = self._levels(spacing, images)
+        sides = self._width[images, level], self._height[images, level]
+        patches: Tensor = import_module("doap.images.atlas.triton_cutting").cut(
+            self._pixels, self._start[images, level], sides, _to_level(frames, level, extent), tilts, visible,
+            size, MAX_TILT, LAST_POSITION,
+        )  # fmt: skip
+        return patches
+
+    def _levels(self, spacing: Tensor, images: Tensor) -> Tensor:
+        """Return the level, (N,), for (N,) distances between patch pixels in image pixels."""
+        return torch.minimum(spacing.log2().floor().clamp(min=0).long(), self._last[images])
 
     def _interpolate(self, corner: Tensor, weight: Tensor) -> Tensor:
         """Interpolate between the pixel at `corner` and the one to its right."""
@@ -78,13 +109,25 @@ class Atlas:
         return left.lerp_(right, weight)
 
 
-def _position(centre: Tensor, row: Tensor, grid: tuple[Tensor, Tensor], size: Tensor) -> Tensor:
-    """Return the positions of the grid along one axis of the level, (N, h, w), clamped to have a next pixel."""
+def _to_level(frames: Tensor, level: Tensor, extent: float) -> Tensor:
+    """Return the maps, (N, 2, 3), from patch coordinates, [-1, 1]², to pixels of the level of each frame."""
+    # Pixel centres: x of the image lies at (x + 0.5) / 2^l - 0.5 of level l.
+    shrink = torch.exp2(-level.to(frames.dtype))[:, None, None]
+    return torch.cat([extent * shrink * frames[:, :, :2], (frames[:, :, 2:] + 0.5) * shrink - 0.5], 2)
+
+
+def _position(row: Tensor, grid: tuple[Tensor, Tensor], size: Tensor) -> Tensor:
+    """Return the positions of the grid along one axis of the level, (N, h, w), clamped to have a next pixel.
+
+    Args:
+        row: (N, 3) of the maps from patch coordinates to the level.
+        grid: Horizontal and vertical positions in the patch.
+        size: (N, 1, 1) side of the level.
+    """
     across, down = grid
-    position = torch.addcmul(_per_patch(centre), _per_patch(row[:, 0]), across)
+    position = torch.addcmul(_per_patch(row[:, 2]), _per_patch(row[:, 0]), across)
     position = torch.addcmul(position, _per_patch(row[:, 1]), down)
-    # Slightly before the last pixel: the error is a thousandth of the difference of two pixels.
-    return torch.clamp(position, torch.zeros_like(size, dtype=position.dtype), size - 1 - 1e-3)
+    return torch.clamp(position, torch.zeros_like(size, dtype=position.dtype), size - 1 - LAST_POSITION)
 
 
 def _per_patch(values: Tensor) -> Tensor:
