@@ -55,7 +55,7 @@ ABOUT_EXTENTS = """## Extents
 
 The extent is half the side of a patch, in units of the scale of its frame. Models with `surround` also read the centre
 of the patch, at half the extent. The best extent depends on the detector. A card has one for each detector that was
-measured; other detectors use the extent of the training.
+measured; other detectors use that of DoG.
 `doap.detect_and_describe`, `doap match`, `doap describe` and `--extent own` of the benchmarks use these extents."""
 
 ABOUT_EVALUATION = "## Evaluation\n\nProtocols and all other descriptors: [evaluation.md](evaluation.md)."

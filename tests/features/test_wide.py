@@ -205,7 +205,7 @@ def test_images_without_content_give_no_match(image: NDArray[np.uint8]) -> None:
 
 
 def test_a_later_step_needs_more_evidence_than_plain_matching() -> None:
-    """Six matches by a shift, and an image so large that chance explains them with 1e-3.4: one test may, six not."""
+    """Six matches by a shift, in an image so large that chance explains them with 1e-3.4: enough for plain matching."""
     random = np.random.default_rng(0)
     inliers, others = 6, 9
     count = inliers + others
@@ -221,7 +221,6 @@ def test_a_later_step_needs_more_evidence_than_plain_matching() -> None:
 
     search = wide._Search(True, None, None, "homography", 1.5, None, "cpu")
     assert wide.MAX_STEP_LOG_NFA < log_false_alarms(count, inliers, size, "homography", 1.5) < MAX_LOG_NFA
-    assert len(TILTS) * 10**wide.MAX_STEP_LOG_NFA == pytest.approx(10**MAX_LOG_NFA)
     first, second = features(places), features(shifted)
     assert search.plain(first, second).inliers.sum() == inliers
     result = search.pooled(first, second)

@@ -45,7 +45,7 @@ def test_extents_per_detector_are_saved_and_other_detectors_use_that_of_the_trai
     extents = {"dog": 8.5, "harris-affine": 3.0}
     save(Descriptor(build_network(architecture), "binary", 7.5, "mine", extents), saved, architecture)
     for model in (load(saved, fast=False), optimize_for_inference(load(saved, fast=False))):
-        assert [model.extent_for(name) for name in ("dog", "harris-affine", "harris")] == [8.5, 3.0, 7.5]
+        assert [model.extent_for(name) for name in ("dog", "harris-affine", "harris")] == [8.5, 3.0, 8.5]
 
 
 def test_a_fast_model_cannot_be_saved(saved: Path, tmp_path: Path) -> None:

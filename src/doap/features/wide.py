@@ -18,7 +18,7 @@ from doap.features.image_input import ImageLike, read_image, shrink_image, split
 from doap.features.matches import Matches
 from doap.features.matching import match
 from doap.features.views import View, describe_views, to_full_size
-from doap.geometry.robust import MAX_LOG_NFA, Cameras, verify
+from doap.geometry.robust import Cameras, verify
 from doap.images.detection import CustomDetector, FrameShape
 from doap.images.tilts import largest_side, tilt_image, turns
 from doap.matching.places import distinct_matches, second_distances_elsewhere
@@ -31,8 +31,9 @@ SAME_PLACE = 10.0  # pixels: nearer features of other views are no second neares
 SAME_MATCH = 3.0  # pixels at both ends, within which matches are one
 SAME_POINT = 1.0  # pixels at one end, within which only the best match is kept
 ENOUGH = 30  # verified matches; a step that finds fewer is followed by one more
-# The steps after the first share the number of false alarms that plain matching has.
-MAX_STEP_LOG_NFA = MAX_LOG_NFA - math.log10(len(TILTS))
+# log10 of the number of false alarms that a step may have: below that of plain matching, because the matches of
+# neighbouring views are not independent, and their number of false alarms is underestimated.
+MAX_STEP_LOG_NFA = -6.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,8 @@ def match_wide(
     Step 0 is `detect_and_describe` and `match`. Each later step adds the views of one tilt, `TILTS`, in turns 72 / tilt
     degrees apart, and matches the features of all views so far. Of these matches, those that repeat others within a
     few pixels are left out, and second nearest neighbours lie at another place of the image. A geometry of a later
-    step is accepted if it has a sixth of the number of false alarms that plain matching may have. If fewer than 30
-    matches agree with it, or with that of step 0, one more step is tried, and the result with more of them is returned.
+    step is accepted below 1e-6 false alarms, where plain matching accepts one below 1e-3. If fewer than 30 matches
+    agree with it, or with that of step 0, one more step is tried, and the result with more of them is returned.
 
     Args:
         first: First image; see `detect_and_describe`.

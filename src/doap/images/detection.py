@@ -228,9 +228,9 @@ def _shape(
     found = found[condition.keeps(found.frames[:, :, 2], found.responses)]
     if frames == "detected" or not len(found):
         return found[:limit]
+    found = found[first_of_each_ellipse(found.frames)]
     if frames == "learned":
         return _correct(image, found[:limit])
-    found = found[first_of_each_ellipse(found.frames)]
     found = Detections(make_upright(found.frames), found.responses)
     if frames == "upright":
         return found[:limit]

@@ -102,7 +102,8 @@ class Card(BaseModel):
     input_size: int = Field(gt=0, description="side in pixels of the patches the network reads")
     extent: Extent = Field(description="extent in training: half the patch side in units of the frame's scale")
     extents: dict[DetectorName, Extent] = Field(
-        default_factory=dict, description="best extent per detector, used instead of `extent`"
+        default_factory=dict,
+        description="best extent per detector; that of DoG serves detectors that were not measured",
     )
     prefixes: list[Annotated[int, Field(gt=0)]] = Field(
         default_factory=list, description="lengths of the prefixes that were trained as descriptors"

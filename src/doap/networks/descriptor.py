@@ -70,8 +70,11 @@ class Descriptor(nn.Module):
         return dimensions // 8 if self.kind == "binary" else 4 * dimensions
 
     def extent_for(self, detector: str) -> float:
-        """Return the best extent for the frames of a detector, or the extent of the training if none was measured."""
-        return self.extents.get(detector, self.extent)
+        """Return the best extent for the frames of a detector.
+
+        For a detector that was not measured it is that of DoG, whose scales are similar, or that of the training.
+        """
+        return self.extents.get(detector, self.extents.get("dog", self.extent))
 
     def with_network(self, network: PatchNetwork) -> "Descriptor":
         """Return a model with another form of the network, the same in all else."""

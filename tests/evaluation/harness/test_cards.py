@@ -36,7 +36,7 @@ def test_the_table_says_what_a_model_is(small: str) -> None:
     size = Path(small).stat().st_size
     assert first == {
         "model": "small-16b", "kind": "binary", "bytes": "2", "parameters": f"{count:,}",
-        "file": f"{size / 1000:.0f} kB", "extent": "dog 8.5, harris-affine 6, others 12",
+        "file": f"{size / 1000:.0f} kB", "extent": "dog 8.5, harris-affine 6, others 8.5",
         "figures": "first %: 71.25\nsecond %: 3",
     }  # fmt: skip
     assert (second["model"], second["kind"], second["bytes"]) == ("doap-demo-128", "real", "512")

@@ -63,7 +63,8 @@ def card_facts(name: str) -> dict[str, list[str]]:
 def format_extents(card: Card) -> str:
     """Return the extents of a model: per detector, and for all other detectors."""
     by_detector = [f"{detector} {extent:g}" for detector, extent in card.extents.items()]
-    return ", ".join([*by_detector, f"{'others ' if by_detector else ''}{card.extent:g}"])
+    others = card.extents.get("dog", card.extent)
+    return ", ".join([*by_detector, f"{'others ' if by_detector else ''}{others:g}"])
 
 
 def count_parameters(model: Descriptor) -> int:
