@@ -114,7 +114,9 @@ def render_extents(result: Result, cards: dict[str, Card]) -> list[str]:
     grid = settings["extents"]
     parts = [
         f"Mean AP in percent over {settings['pairs']} image pairs with known homographies. Their scenes are a "
-        "validation set, used neither for training nor for testing. Empty cells were not measured: the search follows "
+        "validation set, used neither for training nor for testing. `doap-128`, `doap-256b` and `doap-large-128` were "
+        "trained and measured on other parts of the photos than the older models, so that their figures do not "
+        "compare with those of the others. Empty cells were not measured: the search follows "
         "the best extent.",
         _commands(settings["keypoints"]),
         f"![AP by extent](images/{FIGURE.name})",
