@@ -36,7 +36,6 @@ Mask = NDArray[Any] | Tensor
 
 WITH_AFFINE_SHAPE = {"harris": "harris-affine", "hessian": "hessian-affine"}
 UPRIGHT = ("vlfeat-harris-affine",)  # detectors that do not orient their frames
-IN_PLACE = ("detected", "learned")  # shapes that neither merge nor drop frames
 DEVICE_TYPES = ("cuda", "mps")  # on which the DoG detector of `images.dog` is used
 
 
@@ -58,7 +57,7 @@ def detect(
             strongest first, or a sequence of `cv2.KeyPoint`, whose angle -1 means none.
         frames: "detected", as they are; "upright", where one of the frames that differ only by the orientation remains;
             "baumberg": adapted to affine shape, then oriented along the dominant gradient; or "learned": corrected by
-            the network `doap-frames`.
+            the network `doap-frames`, one per keypoint.
         max_keypoints: Number of strongest frames to keep; None keeps all.
         mask: (H, W); a frame is kept if the mask is not 0 at the pixel nearest to its centre.
         min_response: Smallest response, in the units of the detector. That of DoG frames is 0.0133 by default; a lower
@@ -77,7 +76,7 @@ def detect(
     if not isinstance(detector, str):
         return _shape(grey, _call(detector, grey, min_response), frames, max_keypoints, condition)
     if detector == "dog":
-        found = find_frames(detector, grey, max_keypoints if frames in IN_PLACE else None, condition)
+        found = find_frames(detector, grey, max_keypoints if frames == "detected" else None, condition)
         return _shape(grey, found, frames, max_keypoints, Filter())
     # The other detectors give one frame per keypoint.
     if frames == "baumberg":
