@@ -26,7 +26,7 @@ from support.small_models import with_extents
     [
         ("pairs", ("--detector", "dog"), 5.0),
         ("pairs", ("--detector", "harris"), 3.0),
-        ("pairs", ("--detector", "hessian"), 12.0),
+        ("pairs", ("--detector", "hessian"), 5.0),
         ("pairs", ("--detector", "dog", "--extent", "4"), 4.0),
         ("oxford", ("--detector", "harris", "--extent", "own"), 3.0),
         ("warped", ("--copies", 1), 5.0),

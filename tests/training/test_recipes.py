@@ -75,18 +75,21 @@ TINY = {"network": "tiny", "dropout": 0, "bin_power": 1.5, "bins": None, **MATCH
 DISTILLED = {"teacher": "doap-128", "distillation_weight": 5}
 ALIGNED = {"transformer": True, "transformer_bounded": True, "transformer_padding": "replicate",
            "transformer_lr_divisor": 10000}  # fmt: skip
-SURROUND = {"surround": True, "extent": 24, "zoom": 2, "blur": 1.3, "compression": 0.2, "prefixes": [32, 64]}
+SURROUND = {"surround": True, "extent": 34, "zoom": 3, "blur": 1.3, "compression": 0.2, "prefixes": [32, 64]}
 OURS: dict[str, dict[str, Any]] = {
     "frames-real": {**REAL, **UNEVEN, "pooled_weight": 0.3, "epochs": 12},
     "frames-binary": {**BINARY, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 9, "distillation_weight": 3},
-    "frames-surround-real": {**REAL, **UNEVEN, **SURROUND, "width": 24, "pooled_weight": 0.3, "epochs": 8},
+    "frames-surround-real": {
+        **REAL, **UNEVEN, **SURROUND, "width": 24, "teacher": "doap-large-128", "distillation_weight": 2,
+        "pooled_weight": 0.3, "epochs": 10,
+    },
     "frames-surround-binary": {
-        **BINARY, **UNEVEN, **SURROUND, "width": 24, "teacher": "doap-128", "distillation_weight": 3,
-        "pooled_weight": 0, "prefixes": [64, 128], "epochs": 6,
+        **BINARY, **UNEVEN, **SURROUND, "width": 24, "teacher": "doap-large-128", "distillation_weight": 3,
+        "pooled_weight": 0, "prefixes": [64, 128], "epochs": 7,
     },
     "frames-large-real": {
-        **REAL, **UNEVEN, **SURROUND, "network": "residual", "width": 48, "depth": 2, "pooled_weight": 0.3,
-        "ema_decay": 0.99, "epochs": 4,
+        **REAL, **UNEVEN, **SURROUND, "network": "residual", "width": 64, "depth": 2, "pooled_weight": 0.3,
+        "ema_decay": 0.99, "epochs": 10,
     },
     "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 5},
     "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, **DISTILLED, "lr": 2, "epochs": 6, "teacher": "doap-256b"},

@@ -99,8 +99,8 @@ def test_at_an_extent_all_read_the_same_patch(cache: DescriptorCache, described:
 
 
 def test_the_own_extent_is_that_of_the_detector(tmp_path: Path, cache: DescriptorCache) -> None:
-    specs = [with_extents(tmp_path / "mine.safetensors", dog=5.0)]
-    for detector, expected in (("dog", 5.0), ("harris", 12.0), ("", 12.0)):
+    specs = [with_extents(tmp_path / "mine.safetensors", dog=5.0, harris=3.0)]
+    for detector, expected in (("dog", 5.0), ("harris", 3.0), ("hessian", 5.0), ("", 5.0)):
         (method,) = open_methods(specs, cache=cache, detector=detector)
         assert method.metadata()["extent"] == expected
         patches = extract_patches(IMAGE, FRAMES, method.model.input_size, expected)
