@@ -58,7 +58,7 @@ def test_the_model_is_exported(model_path: Path, photo: Grey, tmp_path: Path) ->
     session = runtime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
     model = load(model_path, fast=False)
     features = detect_and_describe(photo, model, max_keypoints=20)
-    patches = extract_patches(photo, features.frames, 64, 24.0)
+    patches = extract_patches(photo, features.frames, 64, 34.0)
     (name,) = (value.name for value in session.get_inputs())
     descriptors = session.run(None, {name: patches})[0]
     assert np.abs(descriptors - features.descriptors).max() < 1e-4
