@@ -40,7 +40,7 @@ def test_round_trip(saved: Path) -> None:
     assert describe_patches(patches, model).shape == (20, 2)
 
 
-def test_extents_per_detector_are_saved_and_other_detectors_use_that_of_the_training(saved: Path) -> None:
+def test_extents_per_detector_are_saved_and_other_detectors_use_that_of_dog(saved: Path) -> None:
     architecture = read_card(saved).architecture
     extents = {"dog": 8.5, "harris-affine": 3.0}
     save(Descriptor(build_network(architecture), "binary", 7.5, "mine", extents), saved, architecture)

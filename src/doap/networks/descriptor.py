@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from doap.errors import DoapError
+from doap.extents import best_extent
 from doap.networks.network import PatchNetwork
 from doap.networks.pinned_batches import map_batches
 from doap.types import Kind
@@ -70,11 +71,8 @@ class Descriptor(nn.Module):
         return dimensions // 8 if self.kind == "binary" else 4 * dimensions
 
     def extent_for(self, detector: str) -> float:
-        """Return the best extent for the frames of a detector.
-
-        For a detector that was not measured it is that of DoG, whose scales are similar, or that of the training.
-        """
-        return self.extents.get(detector, self.extents.get("dog", self.extent))
+        """Return the best extent for the frames of a detector, see `doap.extents.best_extent`."""
+        return best_extent(self.extents, detector, self.extent)
 
     def with_network(self, network: PatchNetwork) -> "Descriptor":
         """Return a model with another form of the network, the same in all else."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from doap.evaluation.harness.table import Row, Table
+from doap.extents import best_extent
 from doap.networks.card import Card, TrainingSet, read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import find_card, find_weights, load
@@ -63,7 +64,7 @@ def card_facts(name: str) -> dict[str, list[str]]:
 def format_extents(card: Card) -> str:
     """Return the extents of a model: per detector, and for all other detectors."""
     by_detector = [f"{detector} {extent:g}" for detector, extent in card.extents.items()]
-    others = card.extents.get("dog", card.extent)
+    others = best_extent(card.extents, "", card.extent)
     return ", ".join([*by_detector, f"{'others ' if by_detector else ''}{others:g}"])
 
 

@@ -32,18 +32,25 @@ class Light(NamedTuple):
 
 
 @triton.jit
+def _blur(lines, taps, place, side, stride, inside, RADIUS: tl.constexpr, BLOCK: tl.constexpr):
+    """Blur pixels along lines of a side; `place` is that of each pixel in its line, and the border is replicated."""
+    total = tl.zeros((BLOCK,), tl.float32)
+    for tap in tl.static_range(2 * RADIUS + 1):
+        near = tl.minimum(tl.maximum(place + (tap - RADIUS), 0), side - 1)
+        total += tl.load(taps + tap) * tl.load(lines + near * stride, mask=inside, other=0.0)
+    return total
+
+
+@triton.jit
 def _blur_rows_kernel(source, target, taps, height, width, RADIUS: tl.constexpr, BLOCK: tl.constexpr):
-    """Blur the rows of a patch; the border is replicated."""
+    """Blur the rows of a patch."""
     patch = tl.program_id(0).to(tl.int64)
     pixel = tl.arange(0, BLOCK)
     inside = pixel < height * width
     row, column = pixel // width, pixel % width
-    total = tl.zeros((BLOCK,), tl.float32)
-    for tap in tl.static_range(2 * RADIUS + 1):
-        near = tl.minimum(tl.maximum(column + (tap - RADIUS), 0), width - 1)
-        weight = tl.load(taps + patch * (2 * RADIUS + 1) + tap)
-        total += weight * tl.load(source + patch * height * width + row * width + near, mask=inside, other=0.0)
-    tl.store(target + patch * height * width + pixel, total, mask=inside)
+    rows = source + patch * height * width + row * width
+    values = _blur(rows, taps + patch * (2 * RADIUS + 1), column, width, 1, inside, RADIUS, BLOCK)
+    tl.store(target + patch * height * width + pixel, values, mask=inside)
 
 
 @triton.jit
@@ -56,11 +63,8 @@ def _blur_columns_kernel(
     pixel = tl.arange(0, BLOCK)
     inside = pixel < height * width
     row, column = pixel // width, pixel % width
-    values = tl.zeros((BLOCK,), tl.float32)
-    for tap in tl.static_range(2 * RADIUS + 1):
-        near = tl.minimum(tl.maximum(row + (tap - RADIUS), 0), height - 1)
-        weight = tl.load(taps + patch * (2 * RADIUS + 1) + tap)
-        values += weight * tl.load(source + patch * height * width + near * width + column, mask=inside, other=0.0)
+    columns = source + patch * height * width + column
+    values = _blur(columns, taps + patch * (2 * RADIUS + 1), row, height, width, inside, RADIUS, BLOCK)
     bright = tl.minimum(tl.maximum(values / 255, 0.0), 1.0)
     # 0 to a power is 0, but its logarithm is infinite.
     values = tl.where(bright > 0, 255 * tl.exp2(tl.load(gammas + patch) * tl.log2(tl.maximum(bright, 1e-30))), 0.0)
