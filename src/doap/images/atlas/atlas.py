@@ -1,9 +1,9 @@
 """Pyramids of many images in device memory, to sample the patches of a batch in one call.
 
 `extraction.Pyramid` holds one image, but the patches of a batch come from hundreds. Here the levels of all images are
-stored one after another in one uint8 tensor, and the address of every sample is computed from its image and level. Patches are cut
-by torch operations, or by a Triton kernel on NVIDIA GPUs where no gradient is needed. Patches equal those of `extract_patches` up to one grey level, because levels are rounded to
-bytes.
+stored one after another in one uint8 tensor, and the address of every sample is computed from its image and level.
+Patches are cut by torch operations, or by a Triton kernel on NVIDIA GPUs where no gradient is needed. They equal those
+of `extract_patches` up to one grey level, because levels are rounded to bytes.
 """
 
 from collections.abc import Iterable
