@@ -3,7 +3,7 @@
     python benchmarks/tilts.py photos/ --methods detected baumberg kornia learned affnet=runs/affnet/weights.safetensors
 
 Views are tilted about a random axis each, turned by 0, 45 and 90 degrees, and their light is changed a little. All
-methods correct the same detected frames one to one, and the correspondences are those of the detected frames. A
+methods correct the frames of the same keypoints, and the correspondences are those of the detected frames. A
 homography is correct if it maps all corners of the photo to within 5 pixels. Writes a JSON file and a figure beside it.
 """
 

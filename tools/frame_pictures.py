@@ -38,6 +38,12 @@ def draw_frames(axis: Axes, image: Grey, frames: Frames, colours: np.ndarray) ->
     axis.set(xticks=[], yticks=[], xlim=(0, image.shape[1] - 1), ylim=(image.shape[0] - 1, 0))
 
 
+def corrected_ellipses(method: str, image: Grey, frames: Frames) -> Frames:
+    """Correct frames; of several that differ by the orientation, return one."""
+    corrected, rows = apply_frame_method(method, Pyramid(image), frames)
+    return corrected[np.unique(rows, return_index=True)[1]]
+
+
 def shown_frames(first: Frames, second: Frames, homography: Homography) -> tuple[Frames, Frames]:
     """Choose corresponding frames far from each other, largest first."""
     left, right = match_frames(first, second, homography)
@@ -59,10 +65,9 @@ def draw_wall(path: Path) -> None:
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
     for row, (title, method) in zip(axes, (("as detected", "detected"), ("corrected", "learned")), strict=True):
         for axis, image, frames, where in zip(row, (front, side), pairs, ("front", "side"), strict=True):
-            draw_frames(axis, image, apply_frame_method(method, Pyramid(image), frames), colours)
+            draw_frames(axis, image, corrected_ellipses(method, image, frames), colours)
             if where == "side":  # where the ellipses of the front would be
-                corrected = apply_frame_method(method, Pyramid(front), pairs[0])
-                mapped = transform_frames(corrected, homography)
+                mapped = transform_frames(corrected_ellipses(method, front, pairs[0]), homography)
                 circle = RADII * np.stack([np.cos(a := np.linspace(0, 2 * np.pi, 60)), np.sin(a)])
                 for outline in mapped[:, :, :2] @ circle + mapped[:, :, 2:]:
                     axis.plot(*outline, color="white", linewidth=0.8, linestyle="--")

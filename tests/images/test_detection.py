@@ -2,17 +2,17 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from doap.errors import DoapError
 from doap.geometry.ellipses import scales
 from doap.images import detection, frames
-from doap.images.affine_shape import affine_shape, orient
+from doap.images.affine_shape import affine_shape, orient_all
 from doap.images.detection import Detections, detect, detect_batch
 from doap.images.detectors import DETECTORS
 from doap.images.dog.detector import find_dog_batch
 from doap.images.frames import make_upright
-from doap.types import Frames, Grey
+from doap.types import Grey
+from support.frame_measures import ellipses
 
 FAST = ["dog", "harris", "hessian", "hessian-affine"]
 
@@ -20,11 +20,6 @@ FAST = ["dog", "harris", "hessian", "hessian-affine"]
 @pytest.fixture(scope="module")
 def crop(photo: Grey) -> Grey:
     return np.ascontiguousarray(photo[100:300, 150:400])
-
-
-def ellipses(detected: Frames) -> NDArray[np.float64]:
-    shapes = detected[:, :, :2].astype(np.float64)
-    return np.asarray(shapes @ shapes.transpose(0, 2, 1))
 
 
 @pytest.mark.parametrize("name", DETECTORS)
@@ -58,8 +53,14 @@ def test_upright_frames_are_the_keypoints_without_their_orientations(crop: Grey)
 def test_affine_frames_are_adapted_and_oriented(crop: Grey) -> None:
     found = detect(crop, frames="baumberg", max_keypoints=60)
     assert 30 < len(found) <= 60
-    expected = orient(crop, affine_shape(crop, detect(crop, frames="upright", max_keypoints=78).frames)[:60])
-    np.testing.assert_array_equal(found.frames, expected)
+    upright = detect(crop, frames="upright", max_keypoints=78)
+    shaped = affine_shape(crop, upright.frames)[:60]
+    expected, rows = orient_all(crop, shaped)
+    np.testing.assert_array_equal(found.frames, expected[:60])
+    is_kept = (upright.frames[None, :, :, 2] == shaped[:, None, :, 2]).all(2)
+    np.testing.assert_array_equal(found.responses, upright.responses[is_kept.argmax(1)][rows[:60]])
+    assert (np.diff(found.responses) <= 0).all()
+    assert len(np.unique(rows[:60])) < 60
     for name in ("harris", "harris-affine"):
         np.testing.assert_array_equal(
             detect(crop, name, frames="baumberg", max_keypoints=50).frames, DETECTORS["harris-affine"](crop, 50)
@@ -136,8 +137,17 @@ def test_orientations_of_one_keypoint_are_merged_wherever_they_are(crop: Grey) -
     np.testing.assert_allclose(scales(upright.frames), [5, 7], rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["upright", "baumberg", "learned"])
+def test_orientations_of_a_custom_detector_are_replaced(kind: detection.FrameShape, crop: Grey) -> None:
+    own = DETECTORS["dog"](crop, None)
+    for limit in (60, None):
+        found = detect(crop, lambda _: own, frames=kind, max_keypoints=limit)
+        np.testing.assert_array_equal(found.frames, detect(crop, frames=kind, max_keypoints=limit).frames)
+        assert limit is None or len(found) <= limit
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (2, 2), (5, 300), (11, 12), (64, 64)])
-@pytest.mark.parametrize("kind", ["detected", "upright", "baumberg"])
+@pytest.mark.parametrize("kind", ["detected", "upright", "baumberg", "learned"])
 def test_tiny_and_flat_images_have_no_frames(shape: tuple[int, int], kind: detection.FrameShape) -> None:
     flat = np.full(shape, 200, np.uint8)
     for name in DETECTORS:
@@ -201,7 +211,7 @@ def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.
     image = torch.from_numpy(small)
     mask = np.zeros(small.shape, bool)
     mask[:, 30:] = True
-    kinds: list[detection.FrameShape] = ["detected", "upright", "baumberg"]
+    kinds: list[detection.FrameShape] = ["detected", "upright", "baumberg", "learned"]
     for kind in kinds:
         found = detect(image, frames=kind, max_keypoints=40, mask=mask)
         expected = detect(small, frames=kind, max_keypoints=40, mask=mask)
@@ -210,11 +220,12 @@ def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.
         few, all_ = detect(image, frames=kind, max_keypoints=10), detect(image, frames=kind)
         assert len(few) == 10
         if kind != "baumberg":  # of which some candidates do not converge
-            np.testing.assert_array_equal(few.frames, all_.frames[:10])
+            rounding = 1e-4 if kind == "learned" else 0
+            np.testing.assert_allclose(few.frames, all_.frames[:10], rtol=0, atol=rounding)
     monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", 6000)
     (halved,) = detect_batch(image[None], max_keypoints=10)
     np.testing.assert_allclose(halved.frames, detect(small, max_keypoints=10).frames, atol=0.02)
-    limits = [None, 10, None, None, 10, None, None, 13, None]
+    limits = [None, 10, None, None, 10, None, None, 13, None, None, 10, None]
     assert calls == [(1, 100, 120, limit) for limit in limits] + [(1, 50, 60, 10)]
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.repeatability import find_overlaps
-from numpy.typing import NDArray
 
 from doap.datasets.official.image_sequences import read_sequence
 from doap.geometry.ellipses import scales
@@ -23,6 +22,7 @@ from doap.images.extraction import Pyramid
 from doap.images.frames import detect_dog, transform_frames
 from doap.images.reading import read_grey
 from doap.types import Frames, Grey, Homography
+from support.frame_measures import angle_errors, angles
 
 OURS = [detect_harris, detect_hessian, detect_harris_affine, detect_hessian_affine]
 
@@ -36,16 +36,6 @@ def blob(
     along, across = c * (columns - x) + s * (rows - y), -s * (columns - x) + c * (rows - y)
     values = 60 + height * np.exp(-(along**2 / stretch + across**2 * stretch) / (2 * sigma**2))
     return np.asarray(np.round(values), np.uint8)
-
-
-def angles(detected: Frames) -> NDArray[np.floating]:
-    """Return the orientations of frames in degrees."""
-    return np.asarray(np.degrees(np.arctan2(detected[:, 1, 0], detected[:, 0, 0])))
-
-
-def angle_errors(computed: NDArray[np.floating], expected: NDArray[np.floating] | float) -> NDArray[np.floating]:
-    """Return absolute differences of angles in degrees, in [0, 180]."""
-    return np.asarray(np.abs((computed - expected + 180) % 360 - 180))
 
 
 @pytest.mark.parametrize("sigma", [2, 3.3, 5, 8, 13])

@@ -78,8 +78,8 @@ def detect_and_describe(
         detector: Name of a detector, see `doap.DETECTORS`; or a function of an (H, W) uint8 array that returns
             (N, 2, 3) frames, strongest first, or a sequence of `cv2.KeyPoint`.
         frames: "detected", as they are; "upright", one per keypoint; "baumberg": adapted to affine shape, then oriented
-            along the dominant gradient; or "learned": affine shape, orientation and scale corrected by a network, see
-            `docs/frames.md`.
+            along the gradients; or "learned": affine shape and scale corrected by a network, then oriented likewise,
+            see `docs/frames.md`.
         max_keypoints: Number of strongest frames to keep per image; None keeps all.
         mask: (H, W) array or tensor, a list of them for several images; frames are kept where it is not 0.
         min_response: Smallest response of a frame, in the units of the detector; for "dog", values below its default

@@ -1,4 +1,4 @@
-"""Affine adaptation and dominant orientation of frames, from the gradients around them.
+"""Affine adaptation and orientations of frames, from the gradients around them.
 
 Both sample the neighbourhood of a frame in its own coordinates, so that the result is covariant with the image.
 """
@@ -35,6 +35,7 @@ MAX_ITERATIONS = 12
 ISOTROPIC_RATIO = 1.1  # axis ratio of the second moments at which the iteration has converged
 BINS = 36
 PEAK_SHARE = 0.8  # of the largest peak: smaller ones are no orientations, as in SIFT
+FLAT = 0.0125  # largest peak of a flat patch: rounding gives up to 4e-4, one pixel of one grey level 0.05
 
 
 def affine_shape(image: Grey | Pyramid, frames: Frames) -> Frames:
@@ -76,7 +77,7 @@ def adapt_shapes(pyramid: Pyramid, frames: Frames) -> tuple[Frames, NDArray[np.b
     return shaped.cpu().numpy(), converged.cpu().numpy()
 
 
-def orient(image: Grey | Pyramid, frames: Frames, nearest: bool = False) -> Frames:
+def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
     """Rotate frames so that the x axis points along the dominant gradient, in the frame's own coordinates.
 
     As in SIFT, gradients under a Gaussian window of 2 scales vote into 36 bins, the histogram is smoothed, and its
@@ -85,22 +86,36 @@ def orient(image: Grey | Pyramid, frames: Frames, nearest: bool = False) -> Fram
     Args:
         image: The image or its pyramid.
         frames: (N, 2, 3), of any orientation.
-        nearest: Whether each frame takes the peak nearest to its own orientation, among those of at least 0.8 of the
-            largest. This keeps apart the frames of a point that has several orientations.
 
     Returns:
         (N, 2, 3) frames of the same ellipses.
     """
     pyramid = image if isinstance(image, Pyramid) else Pyramid(image)
-    oriented = torch.from_numpy(frames).to(pyramid.device, copy=True)
-    for start in range(0, len(frames), CHUNK_SIZE):
-        chunk = oriented[start : start + CHUNK_SIZE]
-        x, y, weights = _gradients(pyramid, chunk, ORIENTATION)
-        angle = _dominant_angle(torch.atan2(y, x), torch.hypot(x, y) * weights, nearest)
-        cosine, sine = angle.cos(), angle.sin()
-        rotation = torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
-        chunk[:, :, :2] = chunk[:, :, :2] @ rotation
-    return oriented.cpu().numpy()
+    oriented = torch.from_numpy(frames).to(pyramid.device)
+    histograms = _direction_histograms(pyramid, oriented)
+    rows = torch.arange(len(frames), device=oriented.device)
+    return _turn(oriented, _peak_angles(histograms, rows, histograms.argmax(1))).cpu().numpy()
+
+
+def orient_all(image: Grey | Pyramid, frames: Frames) -> tuple[Frames, NDArray[np.int64]]:
+    """Rotate frames as `orient` does, once for every peak of at least 0.8 of the largest, as in SIFT.
+
+    Args:
+        image: The image or its pyramid.
+        frames: (N, 2, 3), of any orientation.
+
+    Returns:
+        (M, 2, 3) frames, M >= N, and for each the index of the given frame with the same ellipse, (M,), ascending.
+    """
+    pyramid = image if isinstance(image, Pyramid) else Pyramid(image)
+    given = torch.from_numpy(frames).to(pyramid.device)
+    histograms = _direction_histograms(pyramid, given)
+    is_peak = (histograms > histograms.roll(1, 1)) & (histograms >= histograms.roll(-1, 1))
+    is_peak &= histograms >= PEAK_SHARE * histograms.amax(1, keepdim=True).clamp(min=FLAT)
+    is_flat = ~is_peak.any(1)  # a flat patch has one orientation, too
+    is_peak[is_flat, histograms[is_flat].argmax(1)] = True
+    rows, bins = is_peak.nonzero().unbind(1)
+    return _turn(given[rows], _peak_angles(histograms, rows, bins)).cpu().numpy(), rows.cpu().numpy()
 
 
 def _gradients(pyramid: Pyramid, frames: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,15 +125,16 @@ def _gradients(pyramid: Pyramid, frames: Tensor, sampling: Sampling) -> tuple[Te
         (N, m, m) derivatives along x and along y, and the (m, m) Gaussian window.
     """
     radius = math.ceil(2 * sampling.window / sampling.spacing)
+    reach = math.ceil(2.5 * sampling.smoothing / sampling.spacing)
     inner = _steps(radius, sampling.spacing, frames.device)
-    outer = _steps(radius + math.ceil(2.5 * sampling.smoothing / sampling.spacing), sampling.spacing, frames.device)
+    outer = _steps(radius + reach, sampling.spacing, frames.device)
     y, x = torch.meshgrid(outer, outer, indexing="ij")
     points = to_image_points(torch.stack([x, y], -1), frames, 1.0)
     # The shorter axis selects the level: that of the longer one would blur the variation along the shorter.
     values = pyramid.sample(points, sampling.spacing * axis_lengths(frames[:, :, :2])[1])
     offsets = outer - inner[:, None]
     blur = torch.exp(-0.5 * (offsets / sampling.smoothing) ** 2)
-    blur[blur < 1e-6] = 0  # subnormal numbers would make the products ten times slower
+    blur[offsets.abs() > (reach + 0.5) * sampling.spacing] = 0  # the same for all samples, so that derivatives sum to 0
     blur /= blur.sum(1, keepdim=True)
     derive = blur * offsets / sampling.smoothing**2
     profile = torch.exp(-0.5 * (inner / sampling.window) ** 2)
@@ -152,24 +168,31 @@ def _inverse_root(moments: Tensor) -> tuple[Tensor, Tensor]:
     return inverse.float(), (half + (half**2 - 1).sqrt()).sqrt().float()
 
 
-def _dominant_angle(angles: Tensor, votes: Tensor, nearest: bool) -> Tensor:
-    """Return the angle with the most votes, or a peak near to 0, (N,), of (N, m, m) angles and votes."""
-    position = angles.flatten(1) / (2 * math.pi) * BINS
-    low = position.floor()
-    weight = position - low
-    histogram = votes.new_zeros(len(votes), BINS)
-    flat = votes.flatten(1)
-    histogram.scatter_add_(1, low.long() % BINS, flat * (1 - weight))
-    histogram.scatter_add_(1, (low.long() + 1) % BINS, flat * weight)
+def _direction_histograms(pyramid: Pyramid, frames: Tensor) -> Tensor:
+    """Compute the smoothed histograms of gradient directions in the coordinates of (N, 2, 3) frames, (N, BINS)."""
+    histograms = torch.zeros(len(frames), BINS, device=frames.device)
+    for start in range(0, len(frames), CHUNK_SIZE):
+        rows = slice(start, start + CHUNK_SIZE)
+        x, y, weights = _gradients(pyramid, frames[rows], ORIENTATION)
+        position = torch.atan2(y, x).flatten(1) / (2 * math.pi) * BINS
+        votes = (torch.hypot(x, y) * weights).flatten(1)
+        low = position.floor()
+        weight = position - low
+        histograms[rows].scatter_add_(1, low.long() % BINS, votes * (1 - weight))
+        histograms[rows].scatter_add_(1, (low.long() + 1) % BINS, votes * weight)
     taps = (1, 4, 6, 4, 1)
-    smooth = sum((w * histogram.roll(k - 2, 1) for k, w in enumerate(taps)), start=torch.zeros_like(histogram))
-    ranked = smooth
-    if nearest:
-        is_peak = (smooth >= smooth.roll(1, 1)) & (smooth >= smooth.roll(-1, 1))
-        is_peak &= smooth >= PEAK_SHARE * smooth.amax(1, keepdim=True)
-        bins = torch.arange(BINS, device=smooth.device)
-        ranked = torch.where(is_peak, BINS - torch.minimum(bins, BINS - bins), 0)
-    peak = ranked.argmax(1, keepdim=True)
-    before, centre, after = (smooth.gather(1, (peak + k) % BINS)[:, 0] for k in (-1, 0, 1))
+    return sum((w * histograms.roll(k - 2, 1) for k, w in enumerate(taps)), start=torch.zeros_like(histograms))
+
+
+def _peak_angles(histograms: Tensor, rows: Tensor, bins: Tensor) -> Tensor:
+    """Return the angles of (M,) peaks, given by row and bin of (N, BINS) histograms and refined by parabolas, (M,)."""
+    before, centre, after = (histograms[rows, (bins + k) % BINS] for k in (-1, 0, 1))
     curvature = (2 * centre - before - after).clamp(min=1e-12)
-    return (peak[:, 0] + (after - before) / (2 * curvature)) * (2 * math.pi / BINS)
+    return (bins + (after - before) / (2 * curvature)) * (2 * math.pi / BINS)
+
+
+def _turn(frames: Tensor, angles: Tensor) -> Tensor:
+    """Return a copy of (M, 2, 3) frames rotated by (M,) angles in their own coordinates."""
+    cosine, sine = angles.cos(), angles.sin()
+    rotation = torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
+    return torch.cat([frames[:, :, :2] @ rotation, frames[:, :, 2:]], 2)

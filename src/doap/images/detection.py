@@ -13,7 +13,7 @@ from doap.choices import RENAMED_FRAME_SHAPES, FrameShape
 from doap.errors import DoapError
 from doap.geometry.ellipses import scales
 from doap.images import frames as frames_module
-from doap.images.affine_shape import orient
+from doap.images.affine_shape import orient, orient_all
 from doap.images.correction.correcting import correct_frames
 from doap.images.detectors import AFFINE_CANDIDATES, DETECTORS, find_frames, with_affine_shape
 from doap.images.dog.detector import find_dog_batch
@@ -56,8 +56,8 @@ def detect(
         detector: Name of one of `DETECTORS`; or a function of an (H, W) uint8 array that returns (N, 2, 3) frames,
             strongest first, or a sequence of `cv2.KeyPoint`, whose angle -1 means none.
         frames: "detected", as they are; "upright", where one of the frames that differ only by the orientation remains;
-            "baumberg": adapted to affine shape, then oriented along the dominant gradient; or "learned": corrected by
-            the network `doap-frames`, one per keypoint.
+            "baumberg": adapted to affine shape, then oriented along the gradients; or "learned": corrected by the
+            network `doap-frames`, then oriented likewise. As in SIFT, a keypoint can have several orientations.
         max_keypoints: Number of strongest frames to keep; None keeps all.
         mask: (H, W); a frame is kept if the mask is not 0 at the pixel nearest to its centre.
         min_response: Smallest response, in the units of the detector. That of DoG frames is 0.0133 by default; a lower
@@ -84,7 +84,7 @@ def detect(
     found = find_frames(detector, grey, max_keypoints, condition)
     if frames == "upright":
         return Detections(make_upright(found.frames), found.responses)
-    return _correct(grey, found) if frames == "learned" else found
+    return _correct(grey, found)[:max_keypoints] if frames == "learned" else found
 
 
 def detect_batch(
@@ -229,20 +229,22 @@ def _shape(
         return found[:limit]
     found = found[first_of_each_ellipse(found.frames)]
     if frames == "learned":
-        return _correct(image, found[:limit])
+        return _correct(image, found[:limit])[:limit]
     found = Detections(make_upright(found.frames), found.responses)
     if frames == "upright":
         return found[:limit]
     pyramid = Pyramid(image)
     candidates = None if limit is None else round(AFFINE_CANDIDATES * limit)
     found = with_affine_shape(pyramid, found[:candidates])[:limit]
-    return Detections(orient(pyramid, found.frames), found.responses)
+    oriented, rows = orient_all(pyramid, found.frames)
+    return Detections(oriented, found.responses[rows])[:limit]
 
 
 def _correct(image: Grey | Tensor, found: Detections) -> Detections:
-    """Correct frames by the shipped network, on the device of the image."""
+    """Correct frames by the shipped network, on the device of the image; one keypoint can have several."""
     if not len(found):
         return found
     pyramid = Pyramid(image)
     network = load_frame_network(device=str(pyramid.device))
-    return Detections(correct_frames(pyramid, found.frames, network), found.responses)
+    corrected, rows = correct_frames(pyramid, found.frames, network)
+    return Detections(corrected, found.responses[rows])

@@ -8,21 +8,33 @@ from doap.evaluation.tilts.frame_methods import METHODS, apply_frame_method
 from doap.evaluation.tilts.pairs import TiltTask, corner_error, find_correct, score_photo
 from doap.geometry.ellipses import scales
 from doap.images.extraction import Pyramid
-from doap.images.frames import detect_dog, transform_frames
+from doap.images.frames import detect_dog, first_of_each_ellipse, transform_frames
 from doap.images.tilts import rotation
 from doap.types import Grey
+from support.frame_measures import ellipses
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_keeps_number_and_centres_of_frames(name: str, photo: Grey) -> None:
+def test_every_method_keeps_keypoints_and_their_centres(name: str, photo: Grey) -> None:
     if name == "kornia":
         pytest.importorskip("kornia")
     frames = detect_dog(photo, 60)
-    corrected = apply_frame_method(name, Pyramid(photo), frames)
-    np.testing.assert_array_equal(corrected[:, :, 2], frames[:, :, 2])
+    keypoints = first_of_each_ellipse(frames)
+    assert len(keypoints) < len(frames)
+    corrected, rows = apply_frame_method(name, Pyramid(photo), frames)
+    np.testing.assert_array_equal(corrected[:, :, 2], frames[rows, :, 2])
     assert np.isfinite(corrected).all()
+    if name == "detected":
+        np.testing.assert_array_equal(corrected, frames)
+        np.testing.assert_array_equal(rows, np.arange(len(frames)))
+        return
+    assert len(rows) > len(keypoints)
+    np.testing.assert_array_equal(np.unique(rows), keypoints)
+    for row in keypoints:
+        shapes = ellipses(corrected[rows == row])
+        np.testing.assert_allclose(shapes, shapes[:1].repeat(len(shapes), 0), rtol=1e-4, atol=1e-3)
     if name in ("baumberg", "kornia"):
-        np.testing.assert_allclose(scales(corrected), scales(frames), rtol=1e-2)
+        np.testing.assert_allclose(scales(corrected), scales(frames[rows]), rtol=1e-2)
 
 
 def test_corner_error_of_a_shift() -> None:

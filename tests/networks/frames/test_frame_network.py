@@ -45,6 +45,24 @@ def test_shapes_are_matrix_exponentials_within_the_bound() -> None:
     assert ratios.max() > 5
 
 
+def test_a_power_of_the_predicted_shape_is_applied_after_the_training() -> None:
+    full, half = trained(), trained(FrameSettings(shape_power=0.5))
+    torch.nn.init.normal_(full.prediction.weight, std=0.001)  # far from the bound, which is applied after the power
+    half.load_state_dict(full.state_dict())
+    patches = sample_patches(20)
+    before, after = (network(patches).detach() for network in (full, half))
+
+    def squared_shapes(corrections: Tensor) -> Tensor:
+        products = corrections @ corrections.mT  # s² S²
+        return products / products.det().sqrt()[:, None, None]
+
+    root = squared_shapes(after)
+    torch.testing.assert_close(root @ root, squared_shapes(before), atol=0.02, rtol=0.02)
+    assert torch.linalg.cond(squared_shapes(before)).max() > 1.1
+    torch.testing.assert_close(before.det(), after.det(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(full.train()(patches), half.train()(patches))
+
+
 def test_lower_triangular_shapes_have_the_same_ellipses() -> None:
     shapes = symmetric_shapes(torch.randn(50, 2, dtype=torch.float64), 1.0)
     lower = keep_vertical(shapes)

@@ -43,7 +43,7 @@ class TiltTask:
         device: Device of pyramids and networks.
         tilts: Tilts of the views.
         turns: Angles by which the views are turned, in degrees, for every tilt.
-        keypoints: Number of strongest keypoints per image.
+        keypoints: Number of strongest detected frames per image.
         size: Longer side of the photo, in pixels.
         detector: Name of a detector in `DETECTORS`.
     """
@@ -104,8 +104,9 @@ def score_photo(task: TiltTask) -> list[TiltScore]:
             if not correct.any():
                 continue
             for name in task.methods:
-                second = _describe(name, view, found, model, task)
-                ap, is_solved = _score(first[name], second, correct, homography)
+                own, rows = first[name]
+                second, other_rows = _describe(name, view, found, model, task)
+                ap, is_solved = _score(own, second, correct[np.ix_(rows, other_rows)], homography)
                 scores.append(TiltScore(task.path.name, tilt, turn, name, ap, is_solved))
     return scores
 
@@ -122,13 +123,16 @@ def find_correct(first: Frames, second: Frames, homography: Homography) -> NDArr
     return np.asarray((distances <= CORRECT_PIXELS) & (ratios <= np.log(CORRECT_SCALE)))
 
 
-def _describe(name: str, image: Grey, frames: Frames, model: Descriptor, task: TiltTask) -> Features:
+def _describe(
+    name: str, image: Grey, frames: Frames, model: Descriptor, task: TiltTask
+) -> tuple[Features, NDArray[np.int64]]:
+    """Describe the frames of a method; return also the detected frame of each."""
     pyramid = Pyramid(image, task.device)
-    frames = apply_frame_method(name, pyramid, frames)
+    frames, rows = apply_frame_method(name, pyramid, frames)
     extent = model.extent_for(task.detector)
     patches = extract_patch_tensor(pyramid, torch.from_numpy(frames), model.input_size, extent)
     descriptors = describe_patches(patches, model).cpu().numpy()
-    return Features(frames, descriptors, (image.shape[0], image.shape[1]), model.name)
+    return Features(frames, descriptors, (image.shape[0], image.shape[1]), model.name), rows
 
 
 def _score(first: Features, second: Features, correct: NDArray[np.bool_], homography: Homography) -> tuple[float, bool]:

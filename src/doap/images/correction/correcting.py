@@ -2,8 +2,9 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from doap.images.affine_shape import adapt_shapes, orient
+from doap.images.affine_shape import adapt_shapes, orient, orient_all
 from doap.images.extraction import Pyramid, extract_patch_tensor
 from doap.networks.frames import FrameNetwork
 from doap.networks.frames.frame_network import INPUT_SIZE, Start
@@ -12,11 +13,13 @@ from doap.types import Frames
 CHUNK_SIZE = 4096  # frames: bounds the memory
 
 
-def correct_frames(pyramid: Pyramid, frames: Frames, network: FrameNetwork, extent: float | None = None) -> Frames:
+def correct_frames(
+    pyramid: Pyramid, frames: Frames, network: FrameNetwork, extent: float | None = None
+) -> tuple[Frames, NDArray[np.int64]]:
     """Correct affine shape, orientation and scale of frames; their centres stay.
 
-    The corrected frames are oriented by a peak of their gradients: the one nearest to the predicted orientation, or,
-    after a network that corrects the shape alone, the largest.
+    A frame becomes several if the network's card says "peaks": one for each peak of the gradients around it, as in
+    SIFT. Frames that differ by the orientation only should therefore be given once.
 
     Args:
         pyramid: Pyramid of the image.
@@ -25,20 +28,25 @@ def correct_frames(pyramid: Pyramid, frames: Frames, network: FrameNetwork, exte
         extent: Half the side of the network's patch in units of the frame's scale; by default that for DoG frames.
 
     Returns:
-        (N, 2, 3). A frame that is not finite or has no area is returned as it is.
+        (M, 2, 3) corrected frames, M >= N, and for each the index of the given frame, (M,), ascending. A frame that is
+        not finite or has no area is returned as it is.
     """
     settings = network.settings
     corrected = frames.astype(np.float32)
     is_valid = np.isfinite(corrected).all((1, 2)) & (np.linalg.det(corrected[:, :, :2].astype(np.float64)) != 0)
     valid = start_frames(pyramid, corrected[is_valid], settings.start)
     for start in range(0, len(valid), CHUNK_SIZE):
-        rows = slice(start, start + CHUNK_SIZE)
-        valid[rows] = _correct(pyramid, valid[rows], network, settings.extent if extent is None else extent)
-    if settings.corrections == "shape" or settings.orientation == "peak":
-        valid = orient(pyramid, valid, nearest=settings.corrections == "full")
+        chunk = slice(start, start + CHUNK_SIZE)
+        valid[chunk] = _correct(pyramid, valid[chunk], network, settings.extent if extent is None else extent)
     is_finite = np.isfinite(valid).all((1, 2))
     corrected[np.flatnonzero(is_valid)[is_finite]] = valid[is_finite]
-    return corrected
+    if settings.corrections == "full" and settings.orientation == "predicted":
+        return corrected, np.arange(len(corrected))
+    is_valid[is_valid] = is_finite
+    oriented, rows = orient_all(pyramid, corrected[is_valid])
+    rows = np.append(np.flatnonzero(is_valid)[rows], np.flatnonzero(~is_valid))
+    order = np.argsort(rows, kind="stable")
+    return np.concatenate([oriented, corrected[~is_valid]])[order], rows[order]
 
 
 def start_frames(pyramid: Pyramid, frames: Frames, start: Start) -> Frames:

@@ -24,8 +24,8 @@ OUTPUTS = 5  # p, q, z, cosine, sine
 Start = Literal["detected", "baumberg"]
 """Frames that a network corrects: those of the detector, or these after Baumberg's iteration."""
 
-Orientation = Literal["predicted", "peak"]
-"""Orientation of corrected frames: as predicted, or the peak of the gradients nearest to it."""
+Orientation = Literal["predicted", "peaks"]
+"""Orientations of corrected frames: the predicted one, or one per peak of the gradients."""
 
 Corrections = Literal["full", "shape"]
 """Corrections of a network: shape, orientation and scale; or shape alone, which AffNet corrects."""
@@ -39,10 +39,12 @@ class FrameSettings(BaseModel):
         corrections: "full", or "shape": without orientation and scale, and with the y axis kept, as in AffNet.
         start: "detected", or "baumberg": the frames are adapted to affine shape and oriented before the first pass.
         extent: Half the side of the input patch in units of the scale of a DoG frame.
-        orientation: "predicted", or "peak": the peak of the gradients in the corrected frame nearest to the prediction.
+        orientation: "predicted", one per keypoint; or "peaks", those of the gradients in the corrected frame.
         passes: How often frames are corrected, each time from the patch of the last correction.
         max_ratio: Largest axis ratio of the correction of one pass.
         max_scale: Largest factor, and divisor, of the scale in one pass.
+        shape_power: Power of the predicted affine shape S that is applied after the training. Below 1 frames are less
+            noisy, and differences of tilt remain to this extent; the training itself needs them to vanish.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -51,10 +53,11 @@ class FrameSettings(BaseModel):
     corrections: Corrections = "full"
     start: Start = "detected"
     extent: float = Field(default=8.0, gt=0, le=1000)
-    orientation: Orientation = "peak"
+    orientation: Orientation = "peaks"
     passes: int = Field(default=1, ge=1, le=10)
     max_ratio: float = Field(default=6.0, gt=1, le=100)
     max_scale: float = Field(default=1.5, gt=1, le=10)
+    shape_power: float = Field(default=1.0, gt=0, le=1)
 
 
 class FrameNetwork(nn.Module):
@@ -96,7 +99,8 @@ class FrameNetwork(nn.Module):
             raise ValueError(f"FrameNetwork takes (N, 1, {INPUT_SIZE}, {INPUT_SIZE}), not {tuple(patches.shape)}")
         raw: Tensor = self.prediction(self.layers(normalise(patches).to(self.prediction.weight.dtype)))
         raw = raw.flatten(1).to(patches.dtype)
-        shape = symmetric_shapes(raw[:, :2], math.log(self.settings.max_ratio) / 2)
+        power = 1.0 if self.training else self.settings.shape_power
+        shape = symmetric_shapes(power * raw[:, :2], math.log(self.settings.max_ratio) / 2)
         if self.settings.corrections == "shape":
             return keep_vertical(shape)
         bound = math.log(self.settings.max_scale)
