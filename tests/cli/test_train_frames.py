@@ -17,6 +17,8 @@ def test_views_are_made_and_a_network_is_trained(doap: Doap, photo: Grey, tmp_pa
     views = ("--views", 2, "--max-tilt", 3, "--max-size", 256, "--keypoints", 300, "--workers", 1)
     status, output, _ = doap("data", "tilt", "set", "-o", "tilted", *views)
     assert status == 0
+    status, _, error = doap("data", "tilt", "set", "-o", "other", "--light", "dark")
+    assert (status, "--light dark: unknown; choose one of easy, hard, tough" in error) == (1, True)
     tilted = TiltedSet.open(tmp_path / "tilted")
     assert f"tilted: {tilted.frames}" in output
     assert len(tilted.homographies) == 6

@@ -8,6 +8,7 @@ import typer
 from doap.choices import DETECTOR_NAMES
 from doap.cli.console import say, step_bar
 from doap.cli.engine_options import WorkersOption
+from doap.errors import DoapError
 
 EXAMPLE = "Example: doap data tilt sets/split/train -o sets/tilted"
 
@@ -21,6 +22,7 @@ def tilt(
     max_size: Annotated[int, typer.Option(min=64, help="Longer side to which photos are reduced, in pixels.")] = 640,
     keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per view.")] = 1500,
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
+    light: Annotated[str, typer.Option(help="Change of light in the views: easy, hard or tough.")] = "tough",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the views.")] = 0,
     workers: WorkersOption = None,
 ) -> None:
@@ -32,10 +34,13 @@ def tilt(
     from doap.datasets.tilted.tilted_set import make_tilted_set
     from doap.datasets.tilted.views import TiltSettings
     from doap.files import check_output
+    from doap.images.jitter.views import LEVELS
 
     check_output(output)
+    if light not in LEVELS:
+        raise DoapError(f"--light {light}: unknown; choose one of {', '.join(LEVELS)}")
     data = FrameSet.open(path)
-    settings = TiltSettings(views, max_tilt, keypoints, max_size, detector, seed)
+    settings = TiltSettings(views, max_tilt, keypoints, max_size, detector, light, seed)
     with step_bar() as progress:
         tilted = make_tilted_set(data, settings, photos, workers, lambda done, total: progress("views", done, total))
     tilted.save(output)

@@ -1,9 +1,10 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from doap.datasets.sets.frame_set import FrameSet, encode
+from doap.datasets.sets.frame_set import FrameSet, decode_photo, encode
 from doap.datasets.tilted.tilted_set import TiltedSet, make_tilted_set
 from doap.datasets.tilted.views import PhotoTask, TiltSettings, make_views, match_frames
 from doap.errors import DoapError
@@ -46,6 +47,16 @@ def test_frames_of_a_group_show_the_same_point(tilted: TiltedSet) -> None:
         members = data.groups == group
         assert len(set(data.photos[members])) == members.sum()
         assert np.ptp(centres[members], axis=0).max() < 15
+
+
+def test_the_light_of_views_changes_as_strongly_as_the_level(photo: Grey) -> None:
+    differences = []
+    for light in ("easy", "hard", "tough"):
+        settings = replace(SETTINGS, views=12, max_tilt=1.0, light=light)
+        views = make_views(PhotoTask(0, "a.png", encode(np.ascontiguousarray(photo[:300, :400])), settings))
+        first, *others = (decode_photo(view, "a.png") for view in views.encoded)
+        differences.append(np.std([other.mean() - first.mean() for other in others]))
+    assert differences[0] < 0.8 * differences[1] < 0.8 * 0.9 * differences[2]
 
 
 def test_jacobians_are_the_derivatives_of_the_homographies(tilted: TiltedSet) -> None:

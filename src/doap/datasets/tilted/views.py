@@ -37,6 +37,7 @@ class TiltSettings:
         keypoints: Number of strongest frames per view.
         max_side: Longer side of the photos, in pixels; larger ones are reduced.
         detector: Name of a detector in `DETECTORS`.
+        light: Level of `LEVELS` whose changes of light the views have.
         seed: Determines the views.
     """
 
@@ -45,6 +46,7 @@ class TiltSettings:
     keypoints: int = 1500
     max_side: int = 640
     detector: str = "dog"
+    light: str = "tough"
     seed: int = 0
 
 
@@ -91,7 +93,7 @@ def make_views(task: PhotoTask) -> PhotoViews:
         tilt = random.uniform(1, settings.max_tilt)
         axis, turn = random.uniform(0, 2 * np.pi, 2).tolist()
         clean, homography = view_from_side(photo, tilt, axis, turn, FINE)
-        view = relight(torch.from_numpy(clean)[None].float(), light, LEVELS["easy"])
+        view = relight(torch.from_numpy(clean)[None].float(), light, LEVELS[settings.light])
         frames = _inside(detect(view, settings.keypoints), homography, photo)
         first, second = match_frames(reference, frames, homography)
         images.append(view)
