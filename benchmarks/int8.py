@@ -54,7 +54,8 @@ class OnnxFloat(PatchNetwork):
         super().__init__(model.network.dimensions, model.input_size)
         options = SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        graph = float_graph(read_layers(model), model.input_size)
+        size = model.input_size // (2 if model.network.two_extents else 1)
+        graph = float_graph(read_layers(model), size)
         self.session = InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self.two_extents = model.network.two_extents
 
@@ -113,7 +114,8 @@ def measure_speeds(name: str, rounds: int) -> dict[str, float]:
         "float32, onnxruntime": Descriptor(OnnxFloat(exact), exact.kind, exact.extent, name).eval(),
         "int8": doap.load(name, int8=True),
     }
-    patches = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (BATCH * BATCHES, 32, 32), dtype=np.uint8))
+    size = exact.input_size
+    patches = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (BATCH * BATCHES, size, size), dtype=np.uint8))
     seconds: dict[str, list[float]] = {form: [] for form in forms}
     with torch.inference_mode():
         for _ in range(rounds + 1):
