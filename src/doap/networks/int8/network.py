@@ -34,7 +34,7 @@ def quantize(model: Descriptor, ranges: Sequence[float]) -> Descriptor:
         DoapError: If the model has no int8 form, or the ranges are not those of its layers.
     """
     graph, block = build_int8_graph(model, ranges, signed_activations=platform.machine().lower() in ARM)
-    network = Int8Network(graph, model.network.dimensions, model.input_size, block)
+    network = Int8Network(graph, model.network, block)
     return model.with_network(network).eval()
 
 
@@ -73,15 +73,15 @@ class Int8Network(PatchNetwork):
 
     Args:
         graph: Model from `build_graph`.
-        dimensions: Length of the output.
-        input_size: Side of the patches in pixels.
+        network: The network that it computes.
         block: Pixels per block of the input of the graph, from `block_size`.
     """
 
     graph: Tensor
 
-    def __init__(self, graph: bytes, dimensions: int, input_size: int, block: int) -> None:
-        super().__init__(dimensions, input_size)
+    def __init__(self, graph: bytes, network: PatchNetwork, block: int) -> None:
+        super().__init__(network.dimensions, network.input_size)
+        self.two_extents = network.two_extents
         self.block = block
         self.register_buffer("graph", torch.frombuffer(bytearray(graph), dtype=torch.uint8))
         self._session: InferenceSession | None = None
