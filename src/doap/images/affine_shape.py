@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from doap.geometry.rotations import rotation_matrices
 from doap.images.extraction import CHUNK_SIZE, Pyramid, axis_lengths, to_image_points
 from doap.types import Frames, Grey
 
@@ -193,6 +194,4 @@ def _peak_angles(histograms: Tensor, rows: Tensor, bins: Tensor) -> Tensor:
 
 def _turn(frames: Tensor, angles: Tensor) -> Tensor:
     """Return a copy of (M, 2, 3) frames rotated by (M,) angles in their own coordinates."""
-    cosine, sine = angles.cos(), angles.sin()
-    rotation = torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
-    return torch.cat([frames[:, :, :2] @ rotation, frames[:, :, 2:]], 2)
+    return torch.cat([frames[:, :, :2] @ rotation_matrices(angles.cos(), angles.sin()), frames[:, :, 2:]], 2)

@@ -84,7 +84,7 @@ def detect(
     found = find_frames(detector, grey, max_keypoints, condition)
     if frames == "upright":
         return Detections(make_upright(found.frames), found.responses)
-    return _correct(grey, found)[:max_keypoints] if frames == "learned" else found
+    return _correct(grey, found, max_keypoints) if frames == "learned" else found
 
 
 def detect_batch(
@@ -229,7 +229,7 @@ def _shape(
         return found[:limit]
     found = found[first_of_each_ellipse(found.frames)]
     if frames == "learned":
-        return _correct(image, found[:limit])[:limit]
+        return _correct(image, found, limit)
     found = Detections(make_upright(found.frames), found.responses)
     if frames == "upright":
         return found[:limit]
@@ -240,11 +240,12 @@ def _shape(
     return Detections(oriented, found.responses[rows])[:limit]
 
 
-def _correct(image: Grey | Tensor, found: Detections) -> Detections:
-    """Correct frames by the shipped network, on the device of the image; one keypoint can have several."""
+def _correct(image: Grey | Tensor, found: Detections, limit: int | None) -> Detections:
+    """Correct frames by the shipped network, on the device of the image; one can become several, up to the limit."""
+    found = found[:limit]
     if not len(found):
         return found
     pyramid = Pyramid(image)
     network = load_frame_network(device=str(pyramid.device))
     corrected, rows = correct_frames(pyramid, found.frames, network)
-    return Detections(corrected, found.responses[rows])
+    return Detections(corrected, found.responses[rows])[:limit]

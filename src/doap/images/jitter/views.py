@@ -18,6 +18,7 @@ from torch import Tensor
 
 from doap.devices import uses_triton
 from doap.geometry.ellipses import overlap
+from doap.geometry.rotations import rotation_matrices
 from doap.images.extraction import Pyramid, average_samples, patch_grid, pixel_spacing, to_bytes, to_image_points
 from doap.types import Frames
 
@@ -126,7 +127,8 @@ def jitter_frames(frames: Tensor, strength: JitterLevel, random: torch.Generator
     size = torch.exp2(noise[:, 2] * strength.scale)
     ratio = torch.exp2(noise[:, 3] * strength.stretch / 2)
     stretch = torch.diag_embed(torch.stack([ratio, 1 / ratio], 1))
-    forward, backward = _rotations(torch.cat([angle + axis, -axis])).chunk(2)
+    angles = torch.cat([angle + axis, -axis])
+    forward, backward = rotation_matrices(angles.cos(), angles.sin()).chunk(2)
     affine = size[:, None, None] * (forward @ stretch @ backward)
     shift = noise[:, 4:] * _per_patch(strength.shift, 1)
     shape = frames[:, :, :2]
@@ -199,11 +201,6 @@ def measure_overlap(level: str, samples: int = 4000, seed: int = 0) -> float:
 def _per_patch(value: float | Tensor, axes: int) -> float | Tensor:
     """Append `axes` axes to an (N,) tensor, to multiply (N, …) by; return a number unchanged."""
     return value.view(-1, *[1] * axes) if isinstance(value, Tensor) else value
-
-
-def _rotations(angles: Tensor) -> Tensor:
-    cosine, sine = angles.cos(), angles.sin()
-    return torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
 
 
 def _blur_filters(sigmas: Tensor, radius: int) -> Tensor:

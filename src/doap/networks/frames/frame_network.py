@@ -16,6 +16,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from doap.geometry.rotations import rotation_matrices
 from doap.networks.network import conv_layer, initialise, normalise
 
 INPUT_SIZE = 32
@@ -123,7 +124,7 @@ def rotations(vectors: Tensor) -> Tensor:
     length = vectors.norm(dim=1, keepdim=True)
     upright = torch.tensor([1.0, 0.0], dtype=vectors.dtype, device=vectors.device)
     cosine, sine = torch.where(length > 1e-6, vectors / length.clamp(min=1e-6), upright).unbind(1)
-    return torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
+    return rotation_matrices(cosine, sine)
 
 
 def keep_vertical(shapes: Tensor) -> Tensor:
