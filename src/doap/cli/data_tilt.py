@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from doap.choices import DETECTOR_NAMES
 from doap.cli.console import say, step_bar
 from doap.cli.engine_options import WorkersOption
+from doap.cli.pair_options import Detector, check_detector
 from doap.errors import DoapError
 
 EXAMPLE = "Example: doap data tilt sets/split/train -o sets/tilted"
@@ -21,7 +21,7 @@ def tilt(
     max_tilt: Annotated[float, typer.Option(min=1.0, max=20.0, help="Largest tilt of a view.")] = 8.0,
     max_size: Annotated[int, typer.Option(min=64, help="Longer side to which photos are reduced, in pixels.")] = 640,
     keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per view.")] = 1500,
-    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
+    detector: Detector = "dog",
     light: Annotated[str, typer.Option(help="Change of light in the views: easy, hard or tough.")] = "tough",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the views.")] = 0,
     workers: WorkersOption = None,
@@ -37,6 +37,7 @@ def tilt(
     from doap.images.jitter.views import LEVELS
 
     check_output(output)
+    check_detector(detector)
     if light not in LEVELS:
         raise DoapError(f"--light {light}: unknown; choose one of {', '.join(LEVELS)}")
     data = FrameSet.open(path)
