@@ -103,7 +103,7 @@ def main() -> None:
     used = sorted({score.photo for score in scores})
     result = {"machine": device_name("cuda" if options.device.startswith("cuda") else "cpu"), **settings}
     result |= {"photos": len(used), "rows": rows, "pairs": [{**asdict(s), "method": names[s.method]} for s in scores]}
-    options.output.write_text(json.dumps(result, indent=1) + "\n")
+    options.output.write_text(json.dumps(result) + "\n")
     draw(rows, options.output.with_suffix(".png"))
     print(f"written to {options.output}")
 
