@@ -43,7 +43,6 @@ MODELS = ["doap-tiny-256b", "doap-256b"]
 IMAGES, KEYPOINTS, MAX_SIZE = 4, 500, 640  # images per scene
 BRANCHING, LEVELS = 10, (3, 4, 5)
 RANKS = (1, 3)
-ORB_EXTENT = 1.0  # half the side of a patch in units of half the size of ORB's keypoints
 
 Bits = NDArray[np.uint8]
 Scenes = dict[str, list[Path]]
@@ -78,7 +77,7 @@ def describe_orb_keypoints(model: Descriptor, scenes: Scenes) -> Described:
     for scene, paths in scenes.items():
         detected = [detect_orb(path) for path in paths]
         described[scene] = [
-            describe_keypoints(image, keypoints, model, extent=ORB_EXTENT).descriptors
+            describe_keypoints(image, keypoints, model, extent=model.extent_for("orb")).descriptors
             for image, keypoints, _ in detected
         ]
     return described
@@ -89,11 +88,9 @@ def describe_model(model: str, scenes: Scenes, folder: Path, device: str) -> Des
     settings = DescribeSettings(model, max_keypoints=KEYPOINTS, max_size=MAX_SIZE)
     images = [path for scene in scenes.values() for path in scene]
     describe_folder(images, folder / model, settings, device=device)
-    names = {image.path: image.name for image in find_images(images)}
+    names = {image.path.resolve(): image.name for image in find_images(images)}
     collection = FeatureCollection(folder / model)
-    return {
-        scene: [collection[names[path.absolute()]].descriptors for path in paths] for scene, paths in scenes.items()
-    }
+    return {scene: [collection[names[path.resolve()]].descriptors for path in paths] for scene, paths in scenes.items()}
 
 
 def measure(vocabulary: Vocabulary, test: Described) -> dict[str, float]:

@@ -2,14 +2,18 @@
 
     python benchmarks/opencv_bridge.py
     python benchmarks/opencv_bridge.py photos/scene-1 photos/scene-2
+    python benchmarks/opencv_bridge.py --extents pairs/val --model doap-256b
 
 Without folders, the pair is the stereo pair of scikit-image. Of a folder, the first two photos are a pair, reduced to
 1,000 pixels. Inliers are mutual matches that agree with a fundamental matrix within 1.5 pixels.
+
+With --extents, keypoints of OpenCV's detectors are described at several extents: AP of the pairs with a homography in a
+folder of image pairs, as `doap eval pairs` computes it, by the factor on the model's extent for DoG keypoints.
 """
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +22,23 @@ import cv2
 import numpy as np
 import skimage
 
+import doap
 from doap.bridges import opencv
+from doap.datasets.official.image_sequences import read_homography
+from doap.datasets.sets.image_pairs import find_pairs
+from doap.evaluation.image_pairs.scoring import ImagePair, View, pair_average_precision
+from doap.features.keypoint_input import to_frames
+from doap.geometry.ground_truth import from_homography
+from doap.images.extraction import extract_patches
+from doap.images.reading import read_grey
+from doap.networks.descriptor import describe_patches
+from doap.types import Descriptors, Grey
 
 Image = Any
 KEYPOINTS = 2000
 MODELS = ("doap-128", "doap-256b", "doap-tiny-128", "doap-tiny-256b")
-EXTENTS = (0.75, 1.5, 3.0, 6.0, 12.0, 17.0)
+FACTORS = (0.06, 0.09, 0.12, 0.25, 0.3, 0.5, 0.7, 1.0)
+STRONGEST = 500  # keypoints per image of the comparison of extents
 DISTINCTIVE = 0.9  # largest ratio of the distances to the nearest and second nearest neighbour
 
 
@@ -88,39 +103,63 @@ def compare_flann(title: str, feature: opencv.DoapFeature2D, first: Any, second:
     )
 
 
-def compare_extents(name: str, pair: tuple[Image, Image]) -> None:
-    """Print inliers of keypoints of OpenCV's detectors by extent."""
+def compare_extents(folder: Path, name: str) -> None:
+    """Print the AP of the keypoints of OpenCV's detectors by extent."""
     module = cv2 if hasattr(cv2, "AKAZE") else cv2.xfeatures2d
     detectors: dict[str, Any] = {
-        "SIFT": cv2.SIFT.create(1000),
-        "ORB": cv2.ORB.create(1000),
-        "AKAZE": module.AKAZE.create(),
-        "BRISK": module.BRISK.create(),
-        "GFTT": cv2.GFTTDetector.create(1000),
-        "FAST": cv2.FastFeatureDetector.create(),
+        "orb": cv2.ORB.create(STRONGEST),
+        "akaze": module.AKAZE.create(),
+        "brisk": module.BRISK.create(),
+        "gftt": cv2.GFTTDetector.create(STRONGEST),
+        "fast": cv2.FastFeatureDetector.create(),
     }
-    model = opencv.create("doap-tiny-128").model
+    model = doap.load(name)
     for title, detector in detectors.items():
-        keypoints = [sorted(detector.detect(image, None), key=lambda k: -k.response)[:1000] for image in pair]
-        counts = []
-        for extent in EXTENTS:
-            feature = opencv.create(model, extent=extent)
-            described = [feature.compute(image, points) for image, points in zip(pair, keypoints, strict=True)]
-            counts.append(count_inliers(described, feature.defaultNorm()))
-        print(f"{name}, keypoints of {title}:", ", ".join(f"{n} at {e}" for n, e in zip(counts, EXTENTS, strict=True)))
+        pairs = [pair for pair in read_pairs(folder, detector) if min(map(len, pair.common))]
+        for factor in FACTORS:
+            extent = factor * model.extent_for("dog")
+            precision = np.mean([pair_average_precision(pair, *describe(pair, model, extent)) for pair in pairs])
+            print(f"{name}, {title}, {len(pairs)} pairs, {factor} of the extent for DoG: AP {100 * precision:.1f} %")
+
+
+def read_pairs(folder: Path, detector: Any) -> Iterator[ImagePair]:
+    """Yield the pairs with a homography, with the strongest keypoints of a detector."""
+    for files in find_pairs(folder):
+        if files.is_planar:
+            first, second = (_detect(read_grey(path), detector) for path in (files.first, files.second))
+            truth = from_homography(read_homography(Path(str(files.ground_truth))), first.image.shape)
+            yield ImagePair(files.sequence, files.name, first, second, truth)
+
+
+def _detect(image: Grey, detector: Any) -> View:
+    keypoints = sorted(detector.detect(image, None), key=lambda keypoint: -keypoint.response)
+    return View(image, to_frames(keypoints[:STRONGEST]))
+
+
+def describe(pair: ImagePair, model: doap.Descriptor, extent: float) -> tuple[Descriptors, Descriptors]:
+    """Describe the keypoints of both images."""
+    first, second = (
+        describe_patches(extract_patches(view.image, view.frames, model.input_size, extent), model)
+        for view in (pair.first, pair.second)
+    )
+    return first, second
 
 
 def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--extents", action="store_true", help="compare extents instead of features")
+    parser.add_argument("--extents", type=Path, metavar="PAIRS", help="compare extents on these image pairs instead")
+    parser.add_argument("--model", default="doap-tiny-128", help="model of --extents")
     arguments = parser.parse_args()
+    if arguments.extents:
+        compare_extents(arguments.extents, arguments.model)
+        return
     left, right, _ = skimage.data.stereo_motorcycle()
     pairs = {folder.name: read_pair(folder) for folder in arguments.folders}
     pairs = pairs or {"motorcycle": (left[:, :, ::-1].copy(), right[:, :, ::-1].copy())}
     for name, pair in pairs.items():
-        (compare_extents if arguments.extents else compare_features)(name, pair)
+        compare_features(name, pair)
 
 
 if __name__ == "__main__":

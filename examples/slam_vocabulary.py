@@ -9,7 +9,6 @@ of ORBvoc.txt. `doap dbow` does the same for DoG keypoints.
 """
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -20,7 +19,6 @@ from PIL import Image
 import doap
 from doap.bridges.dbow import calibrate_thresholds, score, train_vocabulary, write_vocabulary
 from doap.folders import find_images
-from doap.types import Grey
 
 
 def main() -> None:
@@ -33,15 +31,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("slam-example"))
     options = parser.parse_args()
     images = find_images([options.images or write_crops(options.output / "images")])
-    model, orb = doap.load(options.model), cv2.ORB.create(options.keypoints)
-
-    def detect(image: Grey) -> Sequence[cv2.KeyPoint]:
-        """Detect ORB's keypoints; patches have their size, where those of DoG are many times larger."""
-        keypoints = orb.detect(image, None)
-        for keypoint in keypoints:
-            keypoint.size /= model.extent_for("dog")
-        return keypoints
-
+    model, detect = doap.load(options.model), cv2.ORB.create(options.keypoints).detect
     features = {image.name: doap.detect_and_describe(image.path, model, detector=detect) for image in images}
     vocabulary = train_vocabulary([one.descriptors for one in features.values()], options.k, options.levels)
     write_vocabulary(vocabulary, options.output / "voc.txt")

@@ -138,13 +138,13 @@ def test_keypoints_outside_are_kept(real: DoapFeature2D, photo: Grey) -> None:
 
 
 def test_extent_and_detector_can_be_chosen(real: DoapFeature2D, photo: Grey) -> None:
-    # The documented way to describe the keypoints of another detector: its method, and an extent that suits its sizes.
     orb = cv2.ORB.create(100)
     feature = opencv.create(real.model, detector=lambda image: orb.detect(image, None), extent=1.5, max_keypoints=50)
     keypoints, descriptors = feature.detectAndCompute(photo, None)
     assert len(keypoints) == 50
     own = doap.describe_keypoints(photo, keypoints, real.model, extent=1.5)
     np.testing.assert_allclose(descriptors, own.descriptors, atol=1e-3)
+    assert opencv.create(real.model, detector=orb.detect).extent == real.model.extent_for("orb")
 
 
 def test_upright_keypoints_have_no_rotation(real: DoapFeature2D, photo: Grey) -> None:

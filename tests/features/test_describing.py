@@ -48,6 +48,30 @@ def test_patches_are_extracted_at_the_extent_of_the_detector(
     np.testing.assert_allclose(features.descriptors, doap.describe_patches(patches, model), atol=1e-6)
 
 
+def test_keypoints_of_opencvs_detectors_are_described_at_extents_that_suit_their_sizes(photo: Grey) -> None:
+    model = doap.load("doap-tiny-256b")
+    shape = (photo.shape[1], photo.shape[0])
+    warp = cv2.getRotationMatrix2D((256, 256), 20, 0.9)
+    warped = np.asarray(cv2.warpAffine(photo, warp, shape, borderMode=cv2.BORDER_REFLECT), np.uint8)
+    orb = cv2.ORB.create(300)
+
+    def correct(first: doap.Features, second: doap.Features) -> int:
+        pairs = doap.match(first, second, geometry=None).indices
+        expected = first.frames[pairs[:, 0], :, 2] @ warp[:, :2].T + warp[:, 2]
+        return int((np.linalg.norm(second.frames[pairs[:, 1], :, 2] - expected, axis=1) < 3).sum())
+
+    by_method = [doap.detect_and_describe(image, model, detector=orb.detect) for image in (photo, warped)]
+    by_function = [
+        doap.detect_and_describe(image, model, detector=lambda image: orb.detect(image, None))
+        for image in (photo, warped)
+    ]
+    assert correct(*by_method) > 1.2 * correct(*by_function)
+    keypoints = orb.detect(photo, None)
+    given = doap.describe_keypoints(photo, keypoints, model, extent=model.extent_for("orb"))
+    strongest = np.argsort([-keypoint.response for keypoint in keypoints], kind="stable")
+    np.testing.assert_array_equal(by_method[0].descriptors, given.descriptors[strongest])
+
+
 def test_dog_keypoints_are_opencvs_strongest(photo: Grey) -> None:
     features = doap.detect_and_describe(photo, untrained(), max_keypoints=40)
     np.testing.assert_array_equal(features.frames, detect_dog(photo, 40))

@@ -1,13 +1,17 @@
+from functools import partial
+from typing import Any
+
 import cv2
 import numpy as np
 import pytest
 import torch
 
 from doap.errors import DoapError
+from doap.extents import OPENCV_FACTORS
 from doap.geometry.ellipses import scales
 from doap.images import detection, frames
 from doap.images.affine_shape import affine_shape, orient_all
-from doap.images.detection import Detections, detect, detect_batch
+from doap.images.detection import OPENCV_NAMES, Detections, detect, detect_batch, detector_name
 from doap.images.detectors import DETECTORS
 from doap.images.dog.detector import find_dog_batch
 from doap.images.frames import make_upright
@@ -20,6 +24,23 @@ FAST = ["dog", "harris", "hessian", "hessian-affine"]
 @pytest.fixture(scope="module")
 def crop(photo: Grey) -> Grey:
     return np.ascontiguousarray(photo[100:300, 150:400])
+
+
+def test_methods_of_opencvs_detectors_have_their_names() -> None:
+    moved = cv2 if hasattr(cv2, "AKAZE") else cv2.xfeatures2d  # in OpenCV 5
+    detectors = {
+        "orb": cv2.ORB.create(),
+        "akaze": moved.AKAZE.create(),
+        "brisk": moved.BRISK.create(),
+        "gftt": cv2.GFTTDetector.create(),
+        "fast": cv2.FastFeatureDetector.create(),
+        "dog": cv2.SIFT.create(),
+    }
+    assert {name: detector_name(detector.detect) for name, detector in detectors.items()} == {n: n for n in detectors}
+    assert set(OPENCV_NAMES.values()) == set(OPENCV_FACTORS) == set(detectors) - {"dog"}
+    assert [detector_name(name) for name in DETECTORS] == list(DETECTORS)
+    others: list[Any] = [partial(detectors["orb"].detect, mask=None), [].append, len]
+    assert [detector_name(other) for other in others] == ["dog"] * 3
 
 
 @pytest.mark.parametrize("name", DETECTORS)

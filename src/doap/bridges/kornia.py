@@ -23,7 +23,7 @@ from doap.features.describers import DETECTOR
 from doap.features.describing import BATCH_PIXELS
 from doap.features.image_input import read_image
 from doap.features.keypoint_input import to_frames
-from doap.images.detection import CustomDetector, detect_batch
+from doap.images.detection import CustomDetector, detect_batch, detector_name
 from doap.images.extraction import Pyramid, extract_patch_tensor
 from doap.matching.bits import unpack_signs
 from doap.networks.descriptor import Descriptor, check_model, describe_patches
@@ -240,7 +240,7 @@ class DoapFeature(LocalFeature):
         packed: bool = False,
     ) -> None:
         descriptor = FrameDescriptor(model, packed)
-        extent = model.extent_for(detector if isinstance(detector, str) else DETECTOR)
+        extent = model.extent_for(detector_name(detector))
         super().__init__(FrameDetector(num_features, detector, frames), descriptor, extent)
 
 

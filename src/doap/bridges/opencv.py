@@ -24,7 +24,7 @@ from doap.features.features import Features
 from doap.features.image_input import shrink_image
 from doap.features.keypoint_input import to_frames
 from doap.features.views import View, describe_views, on_device, to_full_size
-from doap.images.detection import CustomDetector
+from doap.images.detection import CustomDetector, detector_name
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.types import Descriptors, Grey
@@ -59,7 +59,7 @@ def create(
         min_response: Smallest response of a keypoint, in the units of the detector.
         max_size: Longest side at which images are processed; keypoints are always in pixels of the given image.
         extent: Half the side of a patch in units of half the size of a keypoint; None takes that of the model for the
-            detector, and for DoG keypoints if the detector is a function.
+            detector, also for methods of OpenCV's; for any other function that for DoG keypoints.
         device: Device of a model that is given by name, "cpu" by default.
         dimensions: Length of the descriptors of a model that is given by name, see `doap.load`.
 
@@ -84,7 +84,7 @@ def create(
     elif dimensions is not None:
         raise DoapError("a loaded model keeps its length; leave out the dimensions, or load the model with them")
     if extent is None:
-        extent = model.extent_for(detector if isinstance(detector, str) else DETECTOR)
+        extent = model.extent_for(detector_name(detector))
     else:
         check_extent(extent)
     return DoapFeature2D(model, options, extent)

@@ -19,7 +19,15 @@ from doap.features.features import Features
 from doap.features.image_input import GreyImage, ImageLike, read_image, shrink_image, split_images
 from doap.features.keypoint_input import KeypointsLike, to_frames
 from doap.features.views import View, describe_views, on_device
-from doap.images.detection import CustomDetector, FrameShape, Mask, check_options, detect, detect_batch
+from doap.images.detection import (
+    CustomDetector,
+    FrameShape,
+    Mask,
+    check_options,
+    detect,
+    detect_batch,
+    detector_name,
+)
 from doap.networks.descriptor import Descriptor, check_model
 
 BATCH_PIXELS = 1 << 25  # of images whose frames are detected together on a GPU
@@ -122,7 +130,9 @@ def describe_keypoints(
             clockwise in the image.
         model: Model from `doap.load`.
         extent: Half the side of a patch in units of the keypoint's scale; None takes that of the model for DoG
-            keypoints. Kornia's detectors multiply scales by 6: for their LAFs, pass `model.extent_for("dog") / 6`.
+            keypoints. For those of another detector of OpenCV pass `model.extent_for("orb")`, or "akaze", "brisk",
+            "gftt" or "fast". Kornia's detectors multiply scales by 6: for their LAFs, pass
+            `model.extent_for("dog") / 6`.
 
     Raises:
         DoapError: If the image cannot be read, or a keypoint is not finite or its scale not positive.
@@ -131,7 +141,8 @@ def describe_keypoints(
         >>> import cv2, doap, skimage
         >>> image = skimage.data.camera()
         >>> keypoints = cv2.ORB.create(100).detect(image, None)
-        >>> doap.describe_keypoints(image, keypoints, doap.load("doap-demo-256b")).descriptors.shape
+        >>> model = doap.load("doap-demo-256b")
+        >>> doap.describe_keypoints(image, keypoints, model, extent=model.extent_for("orb")).descriptors.shape
         (100, 32)
     """
     check_model(model)
@@ -172,8 +183,8 @@ class DetectionOptions:
         check_options(self.detector, self.frames, self.max_keypoints)
 
     def describe(self, images: Sequence[Any], masks: Sequence[Mask | None], model: Descriptor) -> list[Features]:
-        """Detect and describe keypoints of images; for a function as detector, at the extent of DoG keypoints."""
-        extent = model.extent_for(self.detector if isinstance(self.detector, str) else DETECTOR)
+        """Detect and describe keypoints of images, at the extent of the model for the detector."""
+        extent = model.extent_for(detector_name(self.detector))
         return describe_views(self.detect(images, masks, model), model, extent)
 
     def detect(self, images: Sequence[Any], masks: Sequence[Mask | None], model: Descriptor) -> Iterator[View]:

@@ -19,7 +19,7 @@ from doap.features.matches import Matches
 from doap.features.matching import match
 from doap.features.views import View, describe_views, to_full_size
 from doap.geometry.robust import Cameras, verify
-from doap.images.detection import CustomDetector, FrameShape
+from doap.images.detection import CustomDetector, FrameShape, detector_name
 from doap.images.tilts import largest_side, tilt_image, turns
 from doap.matching.places import distinct_matches, second_distances_elsewhere
 from doap.networks.descriptor import Descriptor, check_device, check_model
@@ -223,8 +223,7 @@ class _Source:
     def describe(self, tilt: float, tick: Callable[[], None]) -> list[Features]:
         """Describe the views of a tilt; the features are in pixels of the image. `tick` is called per view."""
         mapped: list[Frames] = []
-        detector = self._detection.detector
-        extent = self._model.extent_for(detector if isinstance(detector, str) else DETECTOR)
+        extent = self._model.extent_for(detector_name(self._detection.detector))
         described = describe_views(self._detect(tilt, mapped, tick), self._model, extent)
         return [
             replace(features, frames=frames, size=self._size)

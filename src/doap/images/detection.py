@@ -29,7 +29,7 @@ from doap.images.frames import (
 from doap.networks.frames.loading import load_frame_network
 from doap.types import Frames, Grey
 
-__all__ = ["CustomDetector", "Detections", "FrameShape", "Mask", "detect", "detect_batch"]
+__all__ = ["CustomDetector", "Detections", "FrameShape", "Mask", "detect", "detect_batch", "detector_name"]
 
 CustomDetector = Callable[[Grey], Frames | Sequence[cv2.KeyPoint]]
 Mask = NDArray[Any] | Tensor
@@ -37,6 +37,31 @@ Mask = NDArray[Any] | Tensor
 WITH_AFFINE_SHAPE = {"harris": "harris-affine", "hessian": "hessian-affine"}
 UPRIGHT = ("vlfeat-harris-affine",)  # detectors that do not orient their frames
 DEVICE_TYPES = ("cuda", "mps")  # on which the DoG detector of `images.dog` is used
+OPENCV_NAMES = {
+    "Feature2D.ORB": "orb",
+    "Feature2D.AKAZE": "akaze",
+    "Feature2D.BRISK": "brisk",
+    "Feature2D.GFTTDetector": "gftt",
+    "Feature2D.FastFeatureDetector": "fast",
+}
+
+
+def detector_name(detector: str | CustomDetector) -> str:
+    """Return the name by which a model finds the extent for a detector, see `doap.Descriptor.extent_for`.
+
+    Args:
+        detector: As in `detect`. The method of one of OpenCV's detectors has the name of the detector. Any other
+            function counts as DoG.
+
+    Example:
+        >>> import cv2
+        >>> detector_name("harris"), detector_name(cv2.ORB.create().detect), detector_name(lambda image: [])
+        ('harris', 'orb', 'dog')
+    """
+    if isinstance(detector, str):
+        return detector
+    owner = getattr(detector, "__self__", None)
+    return OPENCV_NAMES.get(owner.getDefaultName(), "dog") if isinstance(owner, cv2.Feature2D) else "dog"
 
 
 def detect(

@@ -71,7 +71,7 @@ class Descriptor(nn.Module):
         return dimensions // 8 if self.kind == "binary" else 4 * dimensions
 
     def extent_for(self, detector: str) -> float:
-        """Return the best extent for the frames of a detector, see `doap.extents.best_extent`."""
+        """Return the best extent for a detector of doap, or for "orb", "akaze", "brisk", "gftt" or "fast" of OpenCV."""
         return best_extent(self.extents, detector, self.extent)
 
     def with_network(self, network: PatchNetwork) -> "Descriptor":
