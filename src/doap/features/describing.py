@@ -179,7 +179,9 @@ class DetectionOptions:
         if math.isnan(self.min_response):
             raise DoapError("min_response must be a number, not NaN")
         if not isinstance(self.detector, str) and not callable(self.detector):
-            raise DoapError(f"a detector must be a name or a function, not {self.detector!r}")
+            raise DoapError(
+                f"a detector must be a name or a function, as cv2.ORB.create().detect is, not {self.detector!r}"
+            )
         check_options(self.detector, self.frames, self.max_keypoints)
 
     def describe(self, images: Sequence[Any], masks: Sequence[Mask | None], model: Descriptor) -> list[Features]:
