@@ -55,10 +55,16 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="work folder")
     parser.add_argument("--engine", choices=("pycolmap", "colmap"), help="the installed one by default")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--note", default="", help="what a reader of this run's times must know, for the page")
     arguments = parser.parse_args()
     engine = choose_engine(arguments.engine)
     rows = [make_row(method, arguments.photos, arguments.output, engine) for method in arguments.methods]
-    result = {"engine": f"{engine} {engine_version(engine)}", "cores": available_cores(), "rows": rows}
+    result = {
+        "engine": f"{engine} {engine_version(engine)}",
+        "cores": available_cores(),
+        "note": arguments.note,
+        "rows": rows,
+    }
     fewest = min(row["points"] for row in rows)
     for row in rows:
         errors = np.sort(read_points(model_file(row["method"], arguments.output))[:, 3])
@@ -281,8 +287,7 @@ All photos share one camera of unknown focal length. The mapper and its options 
 those of the largest model. The reprojection error is the mean over the points; the next column is the mean over the
 most accurate of them, as many for all rows as the smallest model has: more points that are harder to match raise the
 first, not the second. Features are detection and description; matching includes verification and refinement. Rows are
-made one after the other: their times compare only as far as nothing else ran on the machine. Beside all rows but the
-last two, other work did.
+made one after the other: their times compare only as far as nothing else ran on the machine.
 
 doap-128, doap-256b and doap-tiny-128 register all photos and triangulate more points than SIFT. The error of their
 points is higher than SIFT's, but lower for as many points. rootsift and doap-tiny-256b lose the connection between both
@@ -293,6 +298,7 @@ halves of the walk.
 def section(result: Mapping[str, Any], name: str) -> str:
     """Return the section of a result."""
     methods = [row["method"] for row in result["rows"]]
+    note = f" {result['note']}" if result["note"] else ""
     selection = "" if tuple(methods) == METHODS else f" --methods {shlex.join(methods)}"
     return f"""
 ## {result["engine"]}, {result["cores"]} cores
@@ -301,7 +307,7 @@ def section(result: Mapping[str, Any], name: str) -> str:
 python benchmarks/south_building.py --photos south_building/ -o work/{selection}
 ```
 
-on {result["device"]} ([results](../benchmarks/results/{name})):
+on {result["device"]} ([results](../benchmarks/results/{name})).{note}
 
 {table(result["rows"])}
 """
