@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -47,6 +48,15 @@ def test_a_models_own_extent_is_that_of_the_detector(folder: Path, tmp_path: Pat
     evaluator = PairsEvaluator(folder, "dog", 150)
     assert evaluator.evaluate_at(model, None) == evaluator.evaluate_at(model, 4.0)
     assert evaluator.evaluate_at(model, 4.0).ap < evaluator.evaluate_at(model, 12.0).ap - 1
+
+
+def test_a_function_detects_and_opencvs_keep_their_extents(folder: Path) -> None:
+    model, orb = load("doap-demo-128", fast=False), cv2.ORB.create(150)
+    evaluator = PairsEvaluator(folder, orb.detect, 150)
+    assert evaluator.evaluate_at(model, None) == evaluator.evaluate_at(model, model.extent_for("orb"))
+    view = evaluator.pairs[0].first
+    points = {keypoint.pt for keypoint in orb.detect(view.image, None)}
+    assert {tuple(map(float, centre)) for centre in view.frames[:, :, 2]} == points
 
 
 def test_patches_are_extracted_once_for_all_models_and_images_described_once(

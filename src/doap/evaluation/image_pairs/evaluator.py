@@ -13,6 +13,7 @@ from doap.errors import DoapError
 from doap.evaluation.harness.methods import to_inference
 from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import CORRECT_PIXELS, ImagePair, View, pair_average_precision
+from doap.images.detection import CustomDetector, detector_name
 from doap.images.extraction import extract_patches
 from doap.matching.nearest import mutual_nearest
 from doap.networks.descriptor import Descriptor, describe_patches
@@ -40,7 +41,7 @@ class PairsEvaluator:
 
     Args:
         folder: Folder of image pairs, see `doap.datasets.sets.image_pairs`.
-        detector: Name of a detector in `DETECTORS`.
+        detector: Name of a detector in `DETECTORS`, or a function, see `doap.images.detection.detect`.
         keypoints: Number of strongest keypoints per image.
         extents: Extents at which patches are extracted; None is the model's own extent for the detector. Scores are
             averaged over the extents.
@@ -54,13 +55,13 @@ class PairsEvaluator:
     def __init__(
         self,
         folder: Path,
-        detector: str,
+        detector: str | CustomDetector,
         keypoints: int,
         extents: Sequence[float | None] = (None,),
         device: str = "cpu",
         progress: Progress = no_progress,
     ) -> None:
-        self.detector = detector
+        self.detector = detector_name(detector)
         self.extents = list(dict.fromkeys(extents))
         self.pairs: list[ImagePair] = []
         self.labelled: list[ImagePair] = []

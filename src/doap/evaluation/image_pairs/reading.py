@@ -9,7 +9,7 @@ from doap.datasets.sets.image_pairs import PairFiles, read_points
 from doap.errors import DoapError
 from doap.evaluation.image_pairs.scoring import ImagePair, View
 from doap.geometry.ground_truth import GroundTruth, from_homography, from_points
-from doap.images.detection import detect
+from doap.images.detection import CustomDetector, detect, detector_name
 from doap.images.detectors import DETECTORS
 from doap.images.reading import read_grey
 
@@ -20,7 +20,7 @@ class PairReader:
     """Reads pairs and detects frames; the last images are kept for the next pairs.
 
     Args:
-        detector: Name of a detector in `DETECTORS`.
+        detector: Name of a detector in `DETECTORS`, or a function, see `doap.images.detection.detect`.
         keypoints: Number of strongest keypoints per image; None for all.
         geometry: Geometry to fit to labelled points.
         frames: Shape of the frames, see `doap.images.detection.detect`; those of "baumberg" and "learned" are oriented.
@@ -31,12 +31,12 @@ class PairReader:
 
     def __init__(
         self,
-        detector: str,
+        detector: str | CustomDetector,
         keypoints: int | None,
         geometry: Geometry = "fundamental",
         frames: FrameShape = "detected",
     ) -> None:
-        if detector not in DETECTORS:
+        if isinstance(detector, str) and detector not in DETECTORS:
             raise DoapError(f"detector {detector}: unknown; choose one of {', '.join(DETECTORS)}")
         self.detector = detector
         self.keypoints = keypoints
@@ -57,7 +57,7 @@ class PairReader:
         image = read_grey(path)
         frames = detect(image, self.detector, self.frames, self.keypoints).frames
         if not len(frames):
-            raise DoapError(f"{path}: no keypoint found by {self.detector}; is it flat or tiny?")
+            raise DoapError(f"{path}: no keypoint found by {detector_name(self.detector)}; is it flat or tiny?")
         return View(image, frames)
 
     def _ground_truth(self, files: PairFiles, shape: tuple[int, ...]) -> GroundTruth:
