@@ -43,6 +43,8 @@ NETWORKS: dict[str, tuple[Kind, Callable[[], PatchNetwork]]] = {
     "L2Net, 256 bits": ("binary", lambda: build_network(Architecture(dimensions=256))),
     "tiny, 128": ("real", lambda: build_network(Architecture(network="tiny"))),
     "tiny, 256 bits": ("binary", lambda: build_network(Architecture(network="tiny", dimensions=256))),
+    "windows, 128": ("real", lambda: build_network(Architecture(network="windows"))),
+    "windows, 256 bits": ("binary", lambda: build_network(Architecture(network="windows", dimensions=256))),
     "DesDis-8": ("real", lambda: DesDis(8)),
     "DesDis-32": ("real", lambda: DesDis(32)),
     "HardTFeat": ("real", HardTFeat),

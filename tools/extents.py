@@ -12,6 +12,7 @@ already contains, for any models, are not repeated, so an interrupted search can
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from doap.types import Progress
 
 DETECTORS = ("dog", "harris-affine")
 EXTENTS = (3.0, 4.5, 6.0, 8.5, 12.0, 17.0, 24.0, 34.0, 48.0)
-FIGURE = "AP % on validation pairs"  # prefix of the figures that are written on cards here
+FIGURE = re.compile(r"AP % on \d+ validation pairs")  # beginning of the figures that are written on cards here
 
 
 class Measurements:
@@ -128,15 +129,19 @@ def _progress(bar: ProgressBar, task: TaskID) -> Progress:
     return lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def update_card(card: Card, best: dict[str, tuple[float, float]]) -> Card:
+def update_card(card: Card, best: dict[str, tuple[float, float]], pairs: int) -> Card:
     """Return the card with new extents and the AP at these as its first figures.
 
     Args:
         card: Card of the model.
         best: Best extent and its AP, by detector.
+        pairs: Number of image pairs.
     """
-    figures = {f"{FIGURE}, {detector} at extent {extent:g}": ap for detector, (extent, ap) in best.items()}
-    others = {name: value for name, value in card.origin.figures.items() if not name.startswith(FIGURE)}
+    figures = {
+        f"AP % on {pairs} validation pairs, {detector} at extent {extent:g}": ap
+        for detector, (extent, ap) in best.items()
+    }
+    others = {name: value for name, value in card.origin.figures.items() if not FIGURE.match(name)}
     origin = card.origin.model_copy(update={"figures": {**figures, **others}})
     return card.model_copy(update={"extents": {d: extent for d, (extent, _) in best.items()}, "origin": origin})
 
@@ -156,7 +161,7 @@ def measure_extents(
     for card in cards:
         curves = {detector: measurements.curve(card.name, detector) for detector in DETECTORS}
         best = {detector: (best_extent(curve), max(curve.values())) for detector, curve in curves.items() if curve}
-        write_card(find_weights(card.name), update_card(card, best))
+        write_card(find_weights(card.name), update_card(card, best, measurements.settings["pairs"]))
         summary = "; ".join(f"{detector}: {extent:g} ({ap:.2f} %)" for detector, (extent, ap) in best.items())
         print(f"{card.name}: {summary}")
         for detector, (extent, _) in best.items():

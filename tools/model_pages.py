@@ -25,6 +25,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "models.md"
 FIGURE = DOCS / "images" / "extents.png"
 EXTENTS = RESULTS / "extents.json"
+EXTENTS_OF_TINY = RESULTS / "extents-tiny.json"  # measured later, on other pairs
 BASELINES = ("rootsift", "sift")  # shown with the models
 
 # Title and table of each result in docs/results, by its name.
@@ -56,7 +57,20 @@ ABOUT_EXTENTS = """## Extents
 The extent is half the side of a patch, in units of the scale of its frame. Models with `surround` also read the centre
 of the patch, at half the extent. The best extent depends on the detector. A card has one for each detector that was
 measured; other detectors use that of DoG.
-`doap.detect_and_describe`, `doap match`, `doap describe` and `--extent own` of the benchmarks use these extents."""
+`doap.detect_and_describe`, `doap match`, `doap describe` and `--extent own` of the benchmarks use these extents.
+
+They were selected by mean AP in percent on image pairs with known homographies. The scenes are a validation set, used
+neither for training nor for testing. Figures compare within a table only, and there those of `doap-128`, `doap-256b`
+and `doap-large-128` do not compare with the others: they were trained and measured on other parts of the photos. Empty
+cells were not measured: the search follows the best extent.
+
+```
+doap data build photos -o sets/photos --frames
+doap data split sets/photos --val-fraction 0.125 -o split    # split/train is sets/train on the cards
+doap data pairs split/val -o pairs/val
+python tools/extents.py --pairs pairs/val -o docs/results/extents.json --keypoints 500
+python tools/extents.py doap-tiny-128 doap-tiny-256b --pairs pairs/val -o docs/results/extents-tiny.json
+```"""
 
 ABOUT_EVALUATION = "## Evaluation\n\nProtocols and all other descriptors: [evaluation.md](evaluation.md)."
 
@@ -70,11 +84,12 @@ def render_page() -> str:
     """Return the text of the page."""
     cards = shipped_cards()
     names = list(cards)
-    extents = read_result(EXTENTS) if EXTENTS.exists() else None
+    extents = [read_result(path) for path in (EXTENTS, EXTENTS_OF_TINY) if path.exists()]
     parts = [
         INTRODUCTION.format(licence=describe_licence(cards)),
         markdown(models_table(names)),
-        *([ABOUT_EXTENTS, *render_extents(extents, cards)] if extents else []),
+        *([ABOUT_EXTENTS, f"![AP by extent](images/{FIGURE.name})"] if extents else []),
+        *(part for result in extents for part in render_extents(result, cards)),
         *render_evaluation(names),
         "## Cards",
         *(render_card(name, card) for name, card in cards.items()),
@@ -94,33 +109,14 @@ def describe_licence(cards: dict[str, Card]) -> str:
     return f"Licence of the weights: {' or '.join(licences)}.{''.join(notes)}"
 
 
-def _commands(keypoints: int) -> str:
-    """Return the commands that build the training set and measure the extents."""
-    lines = (
-        "doap data build photos -o sets/photos --frames",
-        "doap data split sets/photos --val-fraction 0.125 -o split    # split/train is sets/train on the cards",
-        "doap data pairs split/val -o pairs/val",
-        f"python tools/extents.py --pairs pairs/val -o docs/results/extents.json --keypoints {keypoints}",
-    )
-    return "\n".join(("```", *lines, "```"))
-
-
 def render_extents(result: Result, cards: dict[str, Card]) -> list[str]:
-    """Return text, figure and one table per detector of AP by extent, the best of each model in bold."""
+    """Return the number of pairs and one table per detector of AP by extent, the best of each model in bold."""
     for model in result.methods:
         if model["name"] not in cards or cards[model["name"]].sha256 != model["sha256"]:
-            raise SystemExit(f"{EXTENTS}: measured with other weights of {model['name']}; run tools/extents.py again")
+            raise SystemExit(f"extents: measured with other weights of {model['name']}; run tools/extents.py again")
     settings = result.settings
     grid = settings["extents"]
-    parts = [
-        f"Mean AP in percent over {settings['pairs']} image pairs with known homographies. Their scenes are a "
-        "validation set, used neither for training nor for testing. `doap-128`, `doap-256b` and `doap-large-128` were "
-        "trained and measured on other parts of the photos than the older models, so that their figures do not "
-        "compare with those of the others. Empty cells were not measured: the search follows "
-        "the best extent.",
-        _commands(settings["keypoints"]),
-        f"![AP by extent](images/{FIGURE.name})",
-    ]
+    parts = [f"Mean AP in percent over {settings['pairs']} image pairs, {settings['keypoints']} keypoints each:"]
     for detector, curves in curves_by_detector(result).items():
         rows = []
         for name, curve in curves.items():

@@ -240,7 +240,7 @@ def test_a_model_is_uploaded_downloaded_and_loaded_without_the_hub(
     version, address, loaded, refused = online.stdout.splitlines()
     assert version == (requirement.partition("==")[2] or metadata.version("huggingface_hub"))
     assert address.startswith(f"{hub.address}/user/doap-tiny-128/commit/")
-    assert loaded == "doap-tiny-128 17.0"
+    assert loaded == "doap-tiny-128 24.0"
     assert refused.startswith("user/other: no such folder, and not loaded from the hub (")
     files = hub.repositories["user/doap-tiny-128"]
     assert set(files) == {"model.safetensors", "config.json", "README.md"}

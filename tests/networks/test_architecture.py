@@ -16,6 +16,7 @@ from doap.networks.registry import save
 from doap.networks.residual import Residual
 from doap.networks.spatial_transformer import TransformedNetwork
 from doap.networks.tiny import Tiny
+from doap.networks.windows import Windows
 from doap.training.recipe import Recipe, read_recipe
 
 
@@ -32,6 +33,8 @@ from doap.training.recipe import Recipe, read_recipe
         ({"network": "residual"}, Residual, 32),
         ({"network": "residual", "depth": 3, "transformer": True}, TransformedNetwork, 42),
         ({"network": "tiny"}, Tiny, 32),
+        ({"network": "windows"}, Windows, 32),
+        ({"network": "windows", "transformer": True}, TransformedNetwork, 42),
         ({"network": "tiny", "transformer": True}, TransformedNetwork, 42),
     ],
 )

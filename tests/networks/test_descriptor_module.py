@@ -32,6 +32,8 @@ NETWORKS: dict[str, PatchNetwork] = {
     "hynet": build_network(Architecture(network="hynet", width=4, dimensions=16)),
     "residual": build_network(Architecture(network="residual", width=4, dimensions=16)),
     "tiny": build_network(Architecture(network="tiny", width=8, dimensions=16)),
+    "windows": build_network(Architecture(network="windows", width=8, dimensions=16)),
+    "windows, two matrices": build_network(Architecture(network="windows", width=8, dimensions=256)),
     "tiny, two matrices": build_network(Architecture(network="tiny", width=8, dimensions=256)),
     "l2net-st": build_network(Architecture(width=4, dimensions=16, transformer=True)),
     "tiny-st": build_network(Architecture(network="tiny", width=8, dimensions=16, transformer=True)),
@@ -193,7 +195,7 @@ def test_a_compiled_model_describes_alike(name: str, kind: Kind, backend: str) -
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("kind", ["real", "binary"])
-@pytest.mark.parametrize("name", ["l2net", "cs-l2net", "hynet", "residual", "tiny"])
+@pytest.mark.parametrize("name", ["l2net", "cs-l2net", "hynet", "residual", "tiny", "windows"])
 @torch.no_grad()
 def test_onnxruntime_describes_alike(name: str, kind: Kind, tmp_path: Path) -> None:
     """The exact form is exported: the fast one holds operations of this processor."""

@@ -17,6 +17,7 @@ ARCHITECTURES: dict[str, dict[str, object]] = {
     "l2net-mean": {"network": "l2net-mean"},
     "residual": {"network": "residual"},
     "tiny": {"network": "tiny"},
+    "windows": {"network": "windows"},
     "centre-surround": {"network": "cs-l2net"},
     "centre-surround-mean": {"network": "cs-l2net-mean"},
     "transformer": {"transformer": True},

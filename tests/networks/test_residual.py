@@ -124,6 +124,6 @@ def test_gradient_in_float64() -> None:
 
 def test_there_is_no_int8_form() -> None:
     model = Descriptor(Residual(16, width=4).eval(), "real", 12.0, "deep")
-    with pytest.raises(DoapError, match="deep: Residual has no int8 form, only L2Net and Tiny have") as caught:
+    with pytest.raises(DoapError, match="deep: Residual has no int8 form, only L2Net, Tiny and Windows have") as caught:
         quantize(model, [1.0])
     assert "\n" not in str(caught.value)

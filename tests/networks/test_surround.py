@@ -121,7 +121,7 @@ def test_feature_maps_have_one_row_per_patch() -> None:
     assert [values.shape for values in maps] == [(5, 2 * 2048), (5, 8)]
 
 
-@pytest.mark.parametrize("network", ["tiny", "hynet", "cs-l2net", "l2net-mean"])
+@pytest.mark.parametrize("network", ["tiny", "windows", "hynet", "cs-l2net", "l2net-mean"])
 def test_other_networks_have_no_surroundings(network: str) -> None:
     with pytest.raises(ValueError, match="surround=true needs network=l2net or residual"):
         Architecture.model_validate({"network": network, "surround": True})

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from doap.networks.baselines.desdis import DesDis
+from doap.networks.linear_head import Flatten
 from doap.networks.network import PatchNetwork
 from doap.networks.tiny import Tiny
 from support.modules import call_with, convert_to_channels_last
@@ -84,7 +85,7 @@ def test_the_order_of_maps_in_memory_changes_nothing() -> None:
 
 
 def test_maps_in_channels_last_order_are_flattened_without_a_copy() -> None:
-    (flatten,) = (m for m in Tiny().layers if type(m).__name__ == "_Flatten")
+    (flatten,) = (m for m in Tiny().layers if isinstance(m, Flatten))
     maps = torch.rand(3, 5, 4, 4)
     ordered = maps.contiguous(memory_format=torch.channels_last)
     assert flatten(ordered).data_ptr() == ordered.data_ptr()

@@ -69,7 +69,7 @@ def test_scores_are_those_of_eval_pairs_and_cards_hold_the_best_extents(weights_
                 if (row["descriptor"], row["detector"]) == (name, detector)
             }
             assert own[card.extents[detector]] == max(own.values())
-            figure = f"AP % on validation pairs, {detector} at extent {card.extents[detector]:g}"
+            figure = f"AP % on 2 validation pairs, {detector} at extent {card.extents[detector]:g}"
             assert card.origin.figures[figure] == max(own.values())
     after = read_card(weights_folder / f"{NAMES[0]}.safetensors")
     assert after.extent == before.extent

@@ -39,10 +39,13 @@ def test_every_best_ap_of_the_extents_is_on_a_card() -> None:
     if not model_pages.EXTENTS.exists():
         pytest.skip("no extents were measured")
     cards = model_pages.shipped_cards()
-    for detector, curves in model_pages.curves_by_detector(read_result(model_pages.EXTENTS)).items():
-        for name, curve in curves.items():
-            figure = f"AP % on validation pairs, {detector} at extent {cards[name].extents[detector]:g}"
-            assert cards[name].origin.figures[figure] == max(curve.values())
+    for path in (model_pages.EXTENTS, model_pages.EXTENTS_OF_TINY):
+        result = read_result(path)
+        for detector, curves in model_pages.curves_by_detector(result).items():
+            for name, curve in curves.items():
+                place = f"{detector} at extent {cards[name].extents[detector]:g}"
+                figure = f"AP % on {result.settings['pairs']} validation pairs, {place}"
+                assert cards[name].origin.figures[figure] == max(curve.values())
 
 
 def test_the_best_extent_of_each_model_is_in_bold_and_drawn(measured: Result, tmp_path: Path) -> None:

@@ -94,8 +94,8 @@ def test_a_run_whose_start_has_changed_is_not_resumed(trained: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("model", "settings", "message"),
     [
-        (SHIPPED, {}, r"initial_weights=doap-tiny-128: its network has dimensions=128, width=32, but that of the "
-                      r"recipe dimensions=16, width=8"),
+        (SHIPPED, {}, r"initial_weights=doap-tiny-128: its network has network=windows, dimensions=128, width=32, but "
+                      r"that of the recipe network=tiny, dimensions=16, width=8"),
         ("doap-128", {"width": 32, "dimensions": 128}, r"its network has network=l2net, .* but .* network=tiny"),
         ("sift", {}, "initial_weights=sift: handcrafted, it has no weights"),
         ("doap-9000", {}, "initial_weights=doap-9000: no such file, and no model"),

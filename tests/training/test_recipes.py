@@ -71,7 +71,7 @@ FRAMES = {"batch_size": 4096, "sampling": "pools", "views_per_group": 4, "zoom":
 UNEVEN = {"jitter": 1.5, "bin_power": 1.5, "bins": None, "matching_weight": 0, "lr": 2}
 MATCHING = {"jitter": 1, "matching_weight": 2, "pooled_weight": 0}
 EVEN = {"bin_power": None, "bins": 32, **MATCHING}
-TINY = {"network": "tiny", "dropout": 0, "bin_power": 1.5, "bins": None, **MATCHING}
+TINY = {**UNEVEN, "network": "windows", "dropout": 0, "extent": 17, "epochs": 8, "ema_decay": 0.99}
 DISTILLED = {"teacher": "doap-128", "distillation_weight": 5}
 ALIGNED = {"transformer": True, "transformer_bounded": True, "transformer_padding": "replicate",
            "transformer_lr_divisor": 10000}  # fmt: skip
@@ -93,8 +93,10 @@ OURS: dict[str, dict[str, Any]] = {
     },
     "frames-st-real": {**REAL, **ALIGNED, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 5},
     "frames-st-binary": {**BINARY, **ALIGNED, **EVEN, **DISTILLED, "lr": 2, "epochs": 6, "teacher": "doap-256b"},
-    "frames-tiny-real": {**REAL, **TINY, **DISTILLED, "zoom": 1.5, "lr": 1, "epochs": 10, "distillation_weight": 2},
-    "frames-tiny-binary": {**BINARY, **TINY, **DISTILLED, "lr": 2, "epochs": 8, "teacher": "doap-256b"},
+    "frames-tiny-real": {**REAL, **TINY, "teacher": None, "pooled_weight": 0.3, "matching_weight": 1},
+    "frames-tiny-binary": {
+        **BINARY, **TINY, **DISTILLED, "teacher": "doap-256b", "pooled_weight": 0, "matching_weight": 2,
+    },
 }  # fmt: skip
 TABLE = {
     **PAPER,

@@ -13,6 +13,7 @@ from doap.networks.network import PatchNetwork
 from doap.networks.residual import Residual
 from doap.networks.spatial_transformer import Padding, SpatialTransformer, TransformedNetwork
 from doap.networks.tiny import Tiny
+from doap.networks.windows import Windows
 
 DEFAULT_DEPTH = 2
 
@@ -22,13 +23,15 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    network: Literal["l2net", "l2net-mean", "cs-l2net", "cs-l2net-mean", "hynet", "residual", "tiny"] = "l2net"
+    network: Literal["l2net", "l2net-mean", "cs-l2net", "cs-l2net-mean", "hynet", "residual", "tiny", "windows"] = (
+        "l2net"
+    )
     dimensions: int = Field(default=128, gt=0, le=65536, description="dimensions of the descriptor, or its bits")
     width: int = Field(
         default=32,
         gt=0,
         le=4096,
-        description="channels of the first layer, 32 in the paper; of the second and third of tiny",
+        description="channels of the first layer, 32 in the paper; of the last two of tiny, of both of windows",
     )
     depth: int = Field(
         default=DEFAULT_DEPTH, gt=0, le=64, description="residual blocks per resolution; network=residual only"
@@ -73,6 +76,7 @@ _NETWORKS: dict[str, Callable[[int, int, float], PatchNetwork]] = {
     "cs-l2net-mean": MeanCentreSurround,
     "hynet": HyNet,
     "tiny": Tiny,
+    "windows": Windows,
 }
 
 

@@ -155,11 +155,17 @@ def split_extents(patches: Tensor) -> Tensor:
     return torch.stack([centre, F.avg_pool2d(patches, 2)], 1).flatten(0, 1)
 
 
-def conv_layer(in_channels: int, out_channels: int, kernel_size: int, stride: int) -> list[nn.Module]:
-    """Return a convolution without bias, batch normalisation without learned scale or shift, and ReLU."""
-    kind = PatchConvolution if (in_channels, kernel_size, stride) == (1, 3, 1) else nn.Conv2d
+def conv_layer(
+    in_channels: int, out_channels: int, kernel_size: int, stride: int, padding: int | None = None
+) -> list[nn.Module]:
+    """Return a convolution without bias, batch normalisation without learned scale or shift, and ReLU.
+
+    By default maps are padded by half the kernel, so that the size of the output is that of the input by the stride.
+    """
+    padding = kernel_size // 2 if padding is None else padding
+    kind = PatchConvolution if (in_channels, kernel_size, stride, padding) == (1, 3, 1, 1) else nn.Conv2d
     return [
-        kind(in_channels, out_channels, kernel_size, stride=stride, padding=kernel_size // 2, bias=False),
+        kind(in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=False),
         nn.BatchNorm2d(out_channels, affine=False),
         nn.ReLU(inplace=True),
     ]

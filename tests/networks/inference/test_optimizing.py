@@ -24,6 +24,7 @@ ARCHITECTURES = {
     "residual": Architecture(network="residual", width=8),
     "residual-st": Architecture(network="residual", width=8, depth=1, transformer=True),
     "tiny": Architecture(network="tiny", width=8),
+    "windows": Architecture(network="windows", width=8),
     "st": Architecture(width=4, transformer=True),
 }
 

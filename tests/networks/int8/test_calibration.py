@@ -38,7 +38,7 @@ def random_patches(count: int) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (count, 32, 32), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("network", ["l2net", "tiny"])
+@pytest.mark.parametrize("network", ["l2net", "tiny", "windows"])
 def test_one_range_per_layer_of_its_inputs(network: str) -> None:
     architecture = Architecture.model_validate({"network": network, "width": 8, "dimensions": 256})
     model = Descriptor(build_network(architecture).eval(), "real", 12.0, "small")
@@ -50,7 +50,7 @@ def test_one_range_per_layer_of_its_inputs(network: str) -> None:
         assert 0.2 * values.abs().max() * 0.99 <= largest <= values.abs().max() * 1.01
 
 
-@pytest.mark.parametrize("network", ["l2net", "tiny"])
+@pytest.mark.parametrize("network", ["l2net", "tiny", "windows"])
 def test_the_layers_compute_the_network(network: str) -> None:
     architecture = Architecture.model_validate({"network": network, "width": 8, "dimensions": 256})
     model = Descriptor(build_network(architecture).eval(), "real", 12.0, "small")

@@ -102,5 +102,5 @@ def _replace_layers(module: nn.Module, dtype: torch.dtype, product_dtype: torch.
 
 
 def _may_cover_map(convolution: nn.Conv2d) -> bool:
-    """Return whether a convolution has no padding: such ones read the whole map or, in TFeat, half of it."""
-    return not any(map(int, convolution.padding))
+    """Return whether a convolution is large and has no padding: such ones read the whole map or, in TFeat, half."""
+    return not any(map(int, convolution.padding)) and min(convolution.kernel_size) > 3

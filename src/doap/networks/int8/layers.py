@@ -13,8 +13,10 @@ from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import fold_normalisation
 from doap.networks.l2net import L2Net
+from doap.networks.layers.convolutions import WholeMapConvolution
 from doap.networks.network import LayeredNetwork
 from doap.networks.tiny import Tiny
+from doap.networks.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def read_layers(model: Descriptor) -> list[Layer]:
     """Return the layers of a model in float64, the last convolution of L2Net as a linear layer.
 
     Raises:
-        DoapError: If the model is neither an L2Net nor a Tiny.
+        DoapError: If the model is no L2Net, Tiny or Windows.
     """
     modules = [module for module in _fold(model).layers if isinstance(module, nn.Conv2d | nn.Linear | nn.ReLU)]
     layers = []
@@ -61,7 +63,7 @@ def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
     """Compute the input of every layer in floats.
 
     Args:
-        model: An L2Net or a Tiny.
+        model: An L2Net, a Tiny or a Windows.
         patches: (N, 1, S, S) float, grey values in 0..255.
 
     Returns:
@@ -80,9 +82,10 @@ def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
 def _fold(model: Descriptor) -> LayeredNetwork:
     """Return the network of a model in float64 with folded batch normalisation."""
     network = model.network
-    if type(network) not in (L2Net, Tiny):  # subclasses of L2Net compute more than its layers
+    if type(network) not in (L2Net, Tiny, Windows):  # subclasses of L2Net compute more than its layers
         raise DoapError(
-            f"{model.name}: {type(network).__name__} has no int8 form, only L2Net and Tiny have; load it without int8"
+            f"{model.name}: {type(network).__name__} has no int8 form, only L2Net, Tiny and Windows have; "
+            "load it without int8"
         )
     folded = fold_normalisation(deepcopy(network).eval().cpu().double())
     assert isinstance(folded, LayeredNetwork)
@@ -94,6 +97,6 @@ def _read_layer(module: nn.Conv2d | nn.Linear, relu: bool) -> Layer:
     bias = weight.new_zeros(len(weight)) if module.bias is None else module.bias.detach()
     if isinstance(module, nn.Linear):
         return Layer(weight.numpy(), bias.numpy(), relu)
-    if module.padding[0] == 0:  # covers the whole map
+    if isinstance(module, WholeMapConvolution):
         return Layer(weight.permute(0, 2, 3, 1).flatten(1).numpy(), bias.numpy(), relu)
     return Layer(weight.numpy(), bias.numpy(), relu, module.stride[0], int(module.padding[0]))

@@ -27,7 +27,7 @@ def quantize(model: Descriptor, ranges: Sequence[float]) -> Descriptor:
     """Return the int8 form of a model; its descriptors can be matched with those of the model.
 
     Args:
-        model: Model loaded with `fast=False`, an L2Net or a Tiny; not modified.
+        model: Model loaded with `fast=False`, an L2Net, a Tiny or a Windows; not modified.
         ranges: Largest magnitude of the input of each layer, from `calibrate`.
 
     Raises:
@@ -42,7 +42,7 @@ def build_int8_graph(model: Descriptor, ranges: Sequence[float], signed_activati
     """Build the int8 graph of a model, see `build_graph`.
 
     Args:
-        model: Model loaded with `fast=False`, an L2Net or a Tiny.
+        model: Model loaded with `fast=False`, an L2Net, a Tiny or a Windows.
         ranges: Largest magnitude of the input of each layer, from `calibrate`.
         signed_activations: Whether to store activations in int8 instead of uint8.
 
