@@ -13,11 +13,11 @@ def test_a_model_is_exported_and_replaced(doap: Doap, tmp_path: Path) -> None:
     arguments = ("export", "doap-tiny-128", "-o", "new/tiny.onnx", "--graph", "image", "--precision", "int8")
     assert doap(*arguments)[:2] == (
         0,
-        "new/tiny.onnx: doap-tiny-128, image and frames, extent 17 to 128 dimensions, int8, 0.1 MB\n",
+        "new/tiny.onnx: doap-tiny-128, image and frames, extent 24 to 128 dimensions, int8, 0.2 MB\n",
     )
     assert doap("export", "doap-tiny-256b", "-o", "new/tiny.onnx", "--precision", "int8")[:2] == (
         0,
-        "new/tiny.onnx: doap-tiny-256b, patches to 256 bits, int8, 0.1 MB\n",
+        "new/tiny.onnx: doap-tiny-256b, patches to 256 bits, int8, 0.2 MB\n",
     )
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["tiny.onnx"]
 

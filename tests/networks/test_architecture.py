@@ -14,9 +14,9 @@ from doap.networks.hynet import HyNet
 from doap.networks.l2net import L2Net, MeanL2Net
 from doap.networks.registry import save
 from doap.networks.residual import Residual
+from doap.networks.small.tiny import Tiny
+from doap.networks.small.windows import Windows
 from doap.networks.spatial_transformer import TransformedNetwork
-from doap.networks.tiny import Tiny
-from doap.networks.windows import Windows
 from doap.training.recipe import Recipe, read_recipe
 
 

@@ -11,9 +11,9 @@ from doap.networks.hynet import HyNet
 from doap.networks.l2net import L2Net, MeanL2Net
 from doap.networks.network import PatchNetwork
 from doap.networks.residual import Residual
+from doap.networks.small.tiny import Tiny
+from doap.networks.small.windows import Windows
 from doap.networks.spatial_transformer import Padding, SpatialTransformer, TransformedNetwork
-from doap.networks.tiny import Tiny
-from doap.networks.windows import Windows
 
 DEFAULT_DEPTH = 2
 

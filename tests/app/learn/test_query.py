@@ -13,7 +13,7 @@ from doap.demo import photos
 from doap.images.frames import detect_dog
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
-from doap.networks.tiny import Tiny
+from doap.networks.small.tiny import Tiny
 
 
 @pytest.fixture(scope="module")

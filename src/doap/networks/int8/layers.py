@@ -15,8 +15,8 @@ from doap.networks.inference import fold_normalisation
 from doap.networks.l2net import L2Net
 from doap.networks.layers.convolutions import WholeMapConvolution
 from doap.networks.network import LayeredNetwork
-from doap.networks.tiny import Tiny
-from doap.networks.windows import Windows
+from doap.networks.small.tiny import Tiny
+from doap.networks.small.windows import Windows
 
 
 @dataclass(frozen=True)

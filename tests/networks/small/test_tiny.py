@@ -3,9 +3,9 @@ import torch
 from torch import nn
 
 from doap.networks.baselines.desdis import DesDis
-from doap.networks.linear_head import Flatten
 from doap.networks.network import PatchNetwork
-from doap.networks.tiny import Tiny
+from doap.networks.small.linear_head import Flatten
+from doap.networks.small.tiny import Tiny
 from support.modules import call_with, convert_to_channels_last
 
 

@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from doap.networks.linear_head import Flatten, LinearHeadNetwork, linear_head
 from doap.networks.network import conv_layer, initialise
+from doap.networks.small.linear_head import Flatten, LinearHeadNetwork, linear_head
 
 INPUT_SIZE = 32
 MAP_SIZE = INPUT_SIZE // 8  # after three layers of stride 2

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import optimize_for_inference
-from doap.networks.windows import Windows
+from doap.networks.small.windows import Windows
 from support.modules import call_with, convert_to_channels_last
 
 

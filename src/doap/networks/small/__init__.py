@@ -1,0 +1,1 @@
+"""Small networks for phones and CPUs, whose head is a linear layer."""
