@@ -11,7 +11,7 @@ CHANNELS = [(1, 4, 1), (4, 4, 1), (4, 8, 2), (8, 8, 1), (8, 16, 2), (16, 16, 1)]
 
 
 class PublishedNetwork(nn.Module):
-    """Blocks of layers by name, on patches normalised by a function; gives unit vectors."""
+    """Blocks of layers by name, in any dtype, on patches normalised by a function; gives unit vectors."""
 
     def __init__(self, blocks: dict[str, list[nn.Module]], normalise: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -19,10 +19,11 @@ class PublishedNetwork(nn.Module):
             self.add_module(name, nn.Sequential(*layers))
         self.normalise = normalise
 
-    def forward(self, patches: Tensor) -> Tensor:
-        values = self.normalise(patches)
-        for block in self.children():
+    def forward(self, patches: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        values = self.normalise(patches).to(dtype)
+        for block in self.to(dtype).children():
             values = block(values)
+        values = values.float()
         return values.flatten(1) / values.flatten(1).square().sum(1, keepdim=True).sqrt()
 
 

@@ -16,7 +16,8 @@ from doap.networks.architecture import Architecture
 from doap.networks.baselines.tfeat import TFeat
 from doap.networks.card import Origin, read_card
 from doap.networks.conversion import binarise, convert
-from doap.networks.inference import optimize_for_inference
+from doap.networks.inference import InferenceNetwork, optimize_for_inference
+from doap.onednn import keep_enabled
 from doap.types import Grey
 from support.published_networks import DIMENSIONS, PUBLISHED, WIDTH, hardnet, hynet, randomise
 
@@ -42,16 +43,30 @@ def test_a_converted_model_gives_the_published_descriptors(
     source = save_checkpoint(tmp_path / "published.pth", network.state_dict())
     model = doap.load(convert(source, tmp_path / "new.safetensors"), fast=False)
     with torch.no_grad():
-        expected = network(torch.from_numpy(patches)[:, None].float())
-    assert np.abs(expected.numpy()).max() > 0.1
-    actual = doap.describe_patches(patches, model)
-    np.testing.assert_allclose(actual[:-20], expected[:-20], atol=1e-5)
-    np.testing.assert_allclose(actual[-20:], expected[-20:], atol=1e-4)  # what is added to the deviation matters here
-    cosine = (doap.describe_patches(patches, optimize_for_inference(model)) * expected.numpy()).sum(1)
-    assert cosine.min() > 0.995
+        expected = network(torch.from_numpy(patches)[:, None].float()).numpy()
+    assert np.abs(expected).max() > 0.1
+    for form in (model, optimize_for_inference(model, torch.float32)):
+        actual = doap.describe_patches(patches, form)
+        np.testing.assert_allclose(actual[:-20], expected[:-20], atol=1e-5)
+        np.testing.assert_allclose(actual[-20:], expected[-20:], atol=1e-4)  # here the deviation's epsilon matters
     architecture = read_card(tmp_path / "new.safetensors").architecture
     settings = {"network": "hynet" if layout == "HyNet" else "l2net", "dimensions": DIMENSIONS, "width": WIDTH}
     assert architecture == Architecture.model_validate(settings)
+
+
+@pytest.mark.parametrize("layout", PUBLISHED)
+def test_the_fast_form_rounds_no_more_than_the_published_network_in_its_dtype(
+    tmp_path: Path, layout: str, patches: NDArray[np.uint8]
+) -> None:
+    network = randomise(PUBLISHED[layout]())
+    source = save_checkpoint(tmp_path / "published.pth", network.state_dict())
+    fast = doap.load(convert(source, tmp_path / "new.safetensors"))
+    assert isinstance(fast.network, InferenceNetwork)
+    inputs = torch.from_numpy(patches)[:, None].float()
+    with torch.no_grad(), keep_enabled():
+        expected, rounded = network(inputs).numpy(), network(inputs, fast.network.precision).numpy()
+    errors = 1 - (doap.describe_patches(patches, fast) * expected).sum(1)
+    assert errors.max() <= (1 - (rounded * expected).sum(1)).max() + 1e-6
 
 
 @pytest.mark.parametrize("layout", ["HardNet", "SOSNet"])
