@@ -7,9 +7,9 @@ from doap.errors import DoapError, check_number
 MAX_EXTENT = 1000.0
 
 OPENCV_FACTORS = {"orb": 0.09, "akaze": 0.7, "brisk": 0.25, "gftt": 0.7, "fast": 0.3}
-"""Best extent for keypoints of OpenCV's other detectors over that for DoG keypoints.
+"""Extent for keypoints of OpenCV's other detectors over that for DoG keypoints.
 
-Each means something else by the size of a keypoint. Measured by benchmarks/opencv_bridge.py --extents.
+Each means something else by the size of a keypoint. Chosen by benchmarks/opencv_bridge.py --extents.
 """
 
 

@@ -7,7 +7,6 @@ from doap.networks.architecture import Architecture, shapes_of
 from doap.networks.descriptor import Descriptor
 from doap.networks.int8 import quantize
 from doap.networks.residual import Residual, ResidualBlock
-from support.modules import call_with, convert_to_channels_last
 
 MAX_PARAMETERS = 9_700_000  # 40 MB of float32, with the card
 
@@ -76,50 +75,6 @@ def test_a_block_adds_its_normalised_branch_to_its_input() -> None:
     before = maps.clone()
     torch.testing.assert_close(block(maps), expected, atol=1e-3, rtol=1e-3)
     assert torch.equal(maps, before)
-
-
-@pytest.mark.parametrize(("dimensions", "width", "depth"), [(128, 32, 2), (256, 8, 1), (7, 1, 4)])
-def test_shape(dimensions: int, width: int, depth: int) -> None:
-    assert Residual(dimensions, width, depth=depth)(torch.rand(3, 1, 32, 32)).shape == (3, dimensions)
-
-
-def test_other_inputs_are_refused() -> None:
-    with pytest.raises(ValueError, match="Residual takes"):
-        Residual(width=1)(torch.zeros(3, 1, 31, 32))
-
-
-def test_a_patch_is_described_alike_alone_and_in_a_batch() -> None:
-    network = Residual(width=8).eval()
-    patches = torch.rand(5, 1, 32, 32) * 255
-    torch.testing.assert_close(network(patches)[2:3], network(patches[2:3]))
-
-
-def test_brightness_and_contrast_change_nothing() -> None:
-    network = Residual(width=8).eval()
-    patches = torch.rand(5, 1, 32, 32) * 100 + 50
-    torch.testing.assert_close(network(patches * 1.7 - 30), network(patches), rtol=1e-3, atol=1e-3)
-
-
-def test_the_order_of_maps_in_memory_changes_nothing() -> None:
-    network = Residual(16, width=8).eval()
-    patches = torch.rand(5, 1, 32, 32) * 255
-    expected = network(patches)
-    convert_to_channels_last(network)
-    torch.testing.assert_close(
-        network(patches.contiguous(memory_format=torch.channels_last)), expected, atol=1e-4, rtol=1e-4
-    )
-
-
-def test_gradient_in_float64() -> None:
-    torch.manual_seed(1)
-    network = Residual(3, width=2, dropout=0.0, depth=1).double()
-    patches = torch.rand(3, 1, 32, 32, dtype=torch.float64)
-    weight = network.get_parameter("layers.0.weight")
-
-    def first_layer(values: torch.Tensor) -> torch.Tensor:
-        return call_with(network, {"layers.0.weight": values}, patches)
-
-    assert torch.autograd.gradcheck(first_layer, weight.detach().clone().requires_grad_(), atol=1e-4)
 
 
 def test_there_is_no_int8_form() -> None:
