@@ -33,7 +33,7 @@ from doap.types import Progress
 
 DETECTORS = ("dog", "harris-affine")
 EXTENTS = (3.0, 4.5, 6.0, 8.5, 12.0, 17.0, 24.0, 34.0, 48.0)
-FIGURE = re.compile(r"AP % on \d+ validation pairs")  # beginning of the figures that are written on cards here
+FIGURE = re.compile(r"AP % on (\d+ )?validation pairs")  # on cards: the beginning of the figures that are written here
 
 
 class Measurements:

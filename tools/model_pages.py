@@ -68,8 +68,6 @@ cells were not measured: the search follows the best extent.
 doap data build photos -o sets/photos --frames
 doap data split sets/photos --val-fraction 0.125 -o split    # split/train is sets/train on the cards
 doap data pairs split/val -o pairs/val
-python tools/extents.py --pairs pairs/val -o docs/results/extents.json --keypoints 500
-python tools/extents.py doap-tiny-128 doap-tiny-256b --pairs pairs/val -o docs/results/extents-tiny.json
 ```"""
 
 ABOUT_EVALUATION = "## Evaluation\n\nProtocols and all other descriptors: [evaluation.md](evaluation.md)."
@@ -84,12 +82,12 @@ def render_page() -> str:
     """Return the text of the page."""
     cards = shipped_cards()
     names = list(cards)
-    extents = [read_result(path) for path in (EXTENTS, EXTENTS_OF_TINY) if path.exists()]
+    extents = [path for path in (EXTENTS, EXTENTS_OF_TINY) if path.exists()]
     parts = [
         INTRODUCTION.format(licence=describe_licence(cards)),
         markdown(models_table(names)),
         *([ABOUT_EXTENTS, f"![AP by extent](images/{FIGURE.name})"] if extents else []),
-        *(part for result in extents for part in render_extents(result, cards)),
+        *(part for path in extents for part in render_extents(path, read_result(path), cards)),
         *render_evaluation(names),
         "## Cards",
         *(render_card(name, card) for name, card in cards.items()),
@@ -109,14 +107,18 @@ def describe_licence(cards: dict[str, Card]) -> str:
     return f"Licence of the weights: {' or '.join(licences)}.{''.join(notes)}"
 
 
-def render_extents(result: Result, cards: dict[str, Card]) -> list[str]:
-    """Return the number of pairs and one table per detector of AP by extent, the best of each model in bold."""
+def render_extents(path: Path, result: Result, cards: dict[str, Card]) -> list[str]:
+    """Return the command and one table per detector of AP by extent, the best of each model in bold."""
     for model in result.methods:
         if model["name"] not in cards or cards[model["name"]].sha256 != model["sha256"]:
-            raise SystemExit(f"extents: measured with other weights of {model['name']}; run tools/extents.py again")
+            raise SystemExit(f"{path}: measured with other weights of {model['name']}; run tools/extents.py again")
     settings = result.settings
     grid = settings["extents"]
-    parts = [f"Mean AP in percent over {settings['pairs']} image pairs, {settings['keypoints']} keypoints each:"]
+    names = " ".join(model["name"] for model in result.methods)
+    parts = [
+        f"Mean AP in percent over {settings['pairs']} image pairs, by `python tools/extents.py {names} "
+        f"--pairs pairs/val -o docs/results/{path.name} --keypoints {settings['keypoints']}`:"
+    ]
     for detector, curves in curves_by_detector(result).items():
         rows = []
         for name, curve in curves.items():

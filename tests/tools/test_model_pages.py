@@ -49,7 +49,7 @@ def test_every_best_ap_of_the_extents_is_on_a_card() -> None:
 
 
 def test_the_best_extent_of_each_model_is_in_bold_and_drawn(measured: Result, tmp_path: Path) -> None:
-    text = "\n".join(model_pages.render_extents(measured, model_pages.shipped_cards()))
+    text = "\n".join(model_pages.render_extents(model_pages.EXTENTS, measured, model_pages.shipped_cards()))
     assert "over 148 image pairs" in text
     assert "| dog, extent | 6 | 8.5 |" in text
     assert "| doap-demo-128 | 61.0 | **70.0** |" in text
@@ -57,7 +57,7 @@ def test_the_best_extent_of_each_model_is_in_bold_and_drawn(measured: Result, tm
     assert "| doap-demo-256b | **20.0** | 10.0 |" in text
     partial = measured.model_copy(update={"scores": measured.scores[:-2] + measured.scores[-1:]})
     assert "| doap-demo-256b | **20.0** |  |" in "\n".join(
-        model_pages.render_extents(partial, model_pages.shipped_cards())
+        model_pages.render_extents(model_pages.EXTENTS, partial, model_pages.shipped_cards())
     )
     model_pages.draw_extents(partial, model_pages.shipped_cards(), tmp_path / "partial.png")
     model_pages.draw_extents(measured, model_pages.shipped_cards(), tmp_path / "extents.png")
@@ -68,7 +68,7 @@ def test_the_best_extent_of_each_model_is_in_bold_and_drawn(measured: Result, tm
 def test_extents_of_other_weights_are_refused(measured: Result) -> None:
     other = measured.model_copy(update={"methods": [{"name": NAMES[0], "sha256": "0" * 64}]})
     with pytest.raises(SystemExit, match=r"measured with other weights of doap-demo-128; run tools/extents\.py again"):
-        model_pages.render_extents(other, model_pages.shipped_cards())
+        model_pages.render_extents(model_pages.EXTENTS, other, model_pages.shipped_cards())
 
 
 def test_models_trained_on_the_same_photos_share_a_table() -> None:
