@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from doap import Descriptor, DoapError, describe_patches, load
 from doap.datasets.official.opening import open_dataset
-from doap.evaluation.harness.methods import open_methods
+from doap.datasets.sets.patch_set import PatchSet
+from doap.evaluation.harness.methods import open_methods, to_inference
 from doap.evaluation.hpatches.benchmark import HPatches
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.experiments.sweep_metrics import METRICS, check_disjoint, choose_metric, make_evaluator
@@ -35,6 +37,11 @@ def model_of(run: Path) -> Descriptor:
     return load(run / "weights.safetensors", fast=False)
 
 
+def describe(patches: PatchSet, run: Path) -> NDArray[np.float64]:
+    """Describe all patches by the model of a run, in the dtype in which benchmarks describe them."""
+    return describe_patches(patches.take(np.arange(len(patches))), to_inference(model_of(run))).astype(np.float64)
+
+
 def false_positive_rate(distances: np.ndarray, same: np.ndarray) -> float:
     """Compute FPR95 by its definition, threshold by threshold."""
     for threshold in np.sort(distances):
@@ -51,7 +58,7 @@ def test_phototour_is_the_mean_false_positive_rate(folder: Path, run: Path) -> N
     rates = []
     for test in tests:
         patches = open_dataset(test)
-        codes = describe_patches(patches.take(np.arange(len(patches))), model_of(run)).astype(np.float64)
+        codes = describe(patches, run)
         pairs = np.loadtxt(test / PAIRS, dtype=np.int64)
         distances = np.linalg.norm(codes[pairs[:, 0]] - codes[pairs[:, 3]], axis=1)
         rates.append(100 * false_positive_rate(distances, pairs[:, 1] == pairs[:, 4]))
@@ -85,7 +92,7 @@ def test_romepatches_is_the_precision_of_the_test_half(folder: Path, run: Path) 
     evaluate, metric = make_evaluator([data], split="train")
     assert (metric.name, metric.better) == ("map", "more")
     patches = open_dataset(data, sequences=["test"])
-    codes = describe_patches(patches.take(np.arange(len(patches))), model_of(run)).astype(np.float64)
+    codes = describe(patches, run)
     precisions = []
     for query in range(len(patches)):
         others = np.arange(len(patches)) != query
