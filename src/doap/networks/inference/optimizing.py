@@ -9,8 +9,9 @@ from doap import onednn
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor, device_of
 from doap.networks.inference.folding import Network, fold_normalisation
-from doap.networks.inference.layers import InferenceConv, InferenceLinear
+from doap.networks.inference.layers import InferenceLinear
 from doap.networks.inference.precision import fastest_dtype
+from doap.networks.inference.single_channel import inference_conv
 from doap.networks.network import PatchNetwork
 
 
@@ -94,7 +95,7 @@ def _replace_layers(module: nn.Module, dtype: torch.dtype, product_dtype: torch.
             followers = children[index + 1 : index + 2] if isinstance(module, nn.Sequential) else []
             relus = [next_name for next_name, follower in followers if isinstance(follower, nn.ReLU)]
             is_product = child.in_channels == 1 or _may_cover_map(child)
-            setattr(module, name, InferenceConv(child, bool(relus), product_dtype if is_product else dtype))
+            setattr(module, name, inference_conv(child, bool(relus), product_dtype if is_product else dtype))
             for relu in relus:
                 setattr(module, relu, nn.Identity())
         else:
