@@ -67,6 +67,7 @@ def test_the_fast_form_rounds_no_more_than_the_published_network_in_its_dtype(
         expected, rounded = network(inputs).numpy(), network(inputs, fast.network.precision).numpy()
     errors = 1 - (doap.describe_patches(patches, fast) * expected).sum(1)
     assert errors.max() <= (1 - (rounded * expected).sum(1)).max() + 1e-6
+    assert errors.max() < (0.02 if layout == "HyNet" else 0.005)  # random maps of HyNet may be near 0 before their norm
 
 
 @pytest.mark.parametrize("layout", ["HardNet", "SOSNet"])

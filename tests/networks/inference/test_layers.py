@@ -57,7 +57,7 @@ def test_in_bfloat16_the_first_layer_of_windows_reads_blocks(monkeypatch: pytest
     assert layer.block_weight.shape == (32, 16, 2, 2)
     maps = torch.randn(3, 1, 32, 32).bfloat16()
     expected = F.relu(F.conv2d(maps.float(), convolution.weight.bfloat16().float(), stride=4, padding=2))
-    torch.testing.assert_close(layer(maps).float(), expected, rtol=0.01, atol=0.01)
+    torch.testing.assert_close(layer(maps).float(), expected, rtol=0.02, atol=0.05)
     assert layer(maps[:0]).shape == (0, 32, 8, 8)
     layer.float()
     torch.testing.assert_close(layer(maps).float(), expected, rtol=1e-4, atol=1e-4)
