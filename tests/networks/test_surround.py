@@ -13,7 +13,7 @@ from doap.networks.feature_maps import FeatureMapNetwork
 from doap.networks.inference import optimize_for_inference
 from doap.networks.int8 import calibrate, quantize
 from doap.networks.l2net import L2Net
-from doap.networks.network import LayeredNetwork, StackExtents, split_extents
+from doap.networks.network import LayeredNetwork, StackExtents, halve, split_extents
 
 NETWORKS = [Architecture(width=4, dimensions=16, surround=True),
             Architecture(network="residual", width=4, dimensions=16, surround=True)]  # fmt: skip
@@ -62,6 +62,19 @@ def test_parts_of_a_patch_follow_each_other() -> None:
     assert parts.shape == (4, 1, 32, 32)
     assert (parts[2] == patches[1, :, 16:48, 16:48]).all()
     assert parts[3, 0, 3, 5] == patches[1, 0, 6:8, 10:12].mean()
+
+
+def test_halved_patches_are_those_of_torchs_pooling() -> None:
+    patches = torch.rand(3, 1, 8, 12, dtype=torch.float64, requires_grad=True)
+    weights = torch.rand(3, 1, 4, 6, dtype=torch.float64)
+    expected = F.avg_pool2d(patches, 2)
+    torch.testing.assert_close(halve(patches), expected)
+    torch.testing.assert_close(
+        torch.autograd.grad((halve(patches) * weights).sum(), patches),
+        torch.autograd.grad((expected * weights).sum(), patches),
+    )
+    grey = torch.randint(0, 256, (5, 1, 64, 64)).float()  # sums of grey values are exact
+    assert torch.equal(halve(grey), F.avg_pool2d(grey, 2))
 
 
 def test_maps_are_stacked_without_a_copy() -> None:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from doap.networks.l2net import INPUT_SIZE as TOWER_SIZE
 from doap.networks.l2net import L2Net, MeanL2Net
-from doap.networks.network import PatchNetwork
+from doap.networks.network import PatchNetwork, halve
 
 INPUT_SIZE = 2 * TOWER_SIZE
 
@@ -52,7 +52,7 @@ class CentreSurround(PatchNetwork):
         """Return the inputs of the two towers."""
         self.check(patches)
         margin = (INPUT_SIZE - TOWER_SIZE) // 2
-        return patches[:, :, margin:-margin, margin:-margin], F.avg_pool2d(patches, 2)
+        return patches[:, :, margin:-margin, margin:-margin], halve(patches)
 
 
 class MeanCentreSurround(CentreSurround):

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from doap import onednn
 from doap.networks.inference.precision import is_arm, multiplies_bfloat16
+from doap.networks.network import is_traced
 
 Pair = tuple[int, int]
 
@@ -40,8 +41,7 @@ def convolve(maps: Tensor, weight: Tensor, bias: Tensor, stride: Pair, padding: 
 
 def _is_recorded(maps: Tensor) -> bool:
     """Return whether the computation is recorded, for gradients or by a compiler: fused kernels cannot be."""
-    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
-    return is_traced or (torch.is_grad_enabled() and maps.requires_grad)
+    return is_traced() or (torch.is_grad_enabled() and maps.requires_grad)
 
 
 def _has_cudnn(maps: Tensor) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from doap.networks.inference.convolving import Pair, convolve
 from doap.networks.inference.precision import is_arm
+from doap.networks.network import is_traced
 
 CAST_RATIO = 10  # by which NumPy casts to float16 faster on an ARM CPU than one thread of torch, without vectors
 
@@ -72,8 +73,7 @@ class InferenceLinear(nn.Module):
 def cast(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Return values in a dtype, rounded to nearest even; in the same memory order."""
     is_slow = (values.dtype, dtype, values.device.type) == (torch.float32, torch.float16, "cpu") and is_arm()
-    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
-    if not is_slow or is_traced or torch.get_num_threads() >= CAST_RATIO:
+    if not is_slow or is_traced() or torch.get_num_threads() >= CAST_RATIO:
         return values.to(dtype)
     with np.errstate(over="ignore"):  # too large values become infinite, as in torch
         return torch.from_numpy(values.detach().numpy().astype(np.float16, order="K"))
