@@ -100,6 +100,24 @@ def test_all_networks_describe_alike_in_all_dtypes(name: str, dtype: torch.dtype
     assert not any(parameter.requires_grad for parameter in fast.parameters())
 
 
+@pytest.mark.parametrize("name", doap.list_models())
+def test_the_weights_of_shipped_models_are_bounded(name: str) -> None:
+    layers = [module for module in doap.load(name).modules() if isinstance(module, InferenceConv)]
+    assert len(layers) > 1
+    assert all(layer.is_bounded for layer in layers)
+
+
+@pytest.mark.parametrize("name", ["l2net", "windows", "hynet", "st"])
+def test_patches_that_are_not_numbers_have_no_descriptor(name: str) -> None:
+    model = Descriptor(with_statistics(ARCHITECTURES[name]), "real", 12.0, name)
+    patches = torch.rand(4, 1, 42, 42) * 255
+    patches[1, 0, 5, 5], patches[2, 0, 9, 9] = torch.nan, torch.inf
+    for dtype in (torch.float32, torch.bfloat16):
+        descriptors = optimize_for_inference(model, dtype)(patches)
+        assert descriptors.isnan().all(1).tolist() == [False, True, True, False]
+        assert descriptors[[0, 3]].isfinite().all()
+
+
 def test_the_dtype_is_by_default_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Descriptor(with_statistics(ARCHITECTURES["l2net"]), "real", 12.0, "x")
     for dtype in (torch.bfloat16, torch.float32):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from doap.networks.inference.convolving import Pair, convolve
+from doap.networks.inference.convolving import Pair, are_bounded, convolve
 from doap.networks.inference.precision import is_arm
 from doap.networks.network import is_traced
 
@@ -36,6 +36,7 @@ class InferenceConv(nn.Module):
         self.stride: Pair = (convolution.stride[0], convolution.stride[1])
         self.padding: Pair = (int(convolution.padding[0]), int(convolution.padding[1]))
         self.relu = relu
+        self.is_bounded = are_bounded(self.weight, self.bias)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Compute (N, K, H', W') maps of (N, C, H, W) maps."""
@@ -47,7 +48,7 @@ class InferenceConv(nn.Module):
 
     def convolve(self, maps: Tensor) -> Tensor:
         """Compute maps of maps in the dtype of the weights."""
-        return convolve(maps, self.weight, self.bias, self.stride, self.padding, self.relu)
+        return convolve(maps, self.weight, self.bias, self.stride, self.padding, self.relu, self.is_bounded)
 
 
 class InferenceLinear(nn.Module):

@@ -12,7 +12,7 @@ from doap.networks.inference.folding import Network, fold_normalisation
 from doap.networks.inference.layers import InferenceLinear
 from doap.networks.inference.precision import fastest_dtype
 from doap.networks.inference.single_channel import inference_conv
-from doap.networks.network import PatchNetwork
+from doap.networks.network import PatchNetwork, is_traced
 
 
 class InferenceNetwork(PatchNetwork):
@@ -32,6 +32,8 @@ class InferenceNetwork(PatchNetwork):
     def forward(self, patches: Tensor) -> Tensor:
         """Compute the raw activations of the wrapped network."""
         activations: Tensor = self.network(patches)
+        if self.precision == torch.bfloat16 and not is_traced():
+            activations = activations + 0 * patches.sum((1, 2, 3))[:, None]  # NaN of NaN, which fused ReLU makes 0
         return activations
 
     def _keep_outputs(self, count: int) -> None:

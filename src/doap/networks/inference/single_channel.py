@@ -67,7 +67,7 @@ class BlockConv(InferenceConv):
             return super().convolve(maps)
         words = torch.unflatten(padded.view(WORD), 1, (-1, row_step)).transpose(2, 3)
         blocks = words.contiguous().view(padded.dtype).permute(0, 3, 1, 2)
-        return convolve(blocks, self.block_weight, self.bias, (1, 1), (0, 0), self.relu)
+        return convolve(blocks, self.block_weight, self.bias, (1, 1), (0, 0), self.relu, self.is_bounded)
 
 
 def inference_conv(convolution: nn.Conv2d, relu: bool, dtype: torch.dtype) -> InferenceConv:
