@@ -163,6 +163,11 @@ def halve(patches: Tensor) -> Tensor:
     return (rows[..., ::2] + rows[..., 1::2]) / 4
 
 
+def as_rows(maps: Tensor) -> Tensor:
+    """Flatten (N, C, H, W) to (N, H · W · C); maps in channels-last order are not copied."""
+    return maps.permute(0, 2, 3, 1).flatten(1)
+
+
 def is_traced() -> bool:
     """Return whether torch records what is computed, to compile, export or trace it."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]

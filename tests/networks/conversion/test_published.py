@@ -19,7 +19,7 @@ from doap.networks.conversion import binarise, convert
 from doap.networks.inference import InferenceNetwork, optimize_for_inference
 from doap.onednn import keep_enabled
 from doap.types import Grey
-from support.published_networks import DIMENSIONS, PUBLISHED, WIDTH, hardnet, hynet, randomise
+from support.published_networks import DIMENSIONS, PUBLISHED, WIDTH, PublishedNetwork, hardnet, hynet, randomise
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +35,18 @@ def save_checkpoint(path: Path, tensors: dict[str, torch.Tensor]) -> Path:
     return path
 
 
+def convert_random(layout: str, folder: Path) -> tuple[PublishedNetwork, Path]:
+    """Return a published network of random values, and its checkpoint as converted."""
+    network = randomise(PUBLISHED[layout]())
+    return network, convert(save_checkpoint(folder / "published.pth", network.state_dict()), folder / "new.safetensors")
+
+
 @pytest.mark.parametrize("layout", PUBLISHED)
 def test_a_converted_model_gives_the_published_descriptors(
     tmp_path: Path, layout: str, patches: NDArray[np.uint8]
 ) -> None:
-    network = randomise(PUBLISHED[layout]())
-    source = save_checkpoint(tmp_path / "published.pth", network.state_dict())
-    model = doap.load(convert(source, tmp_path / "new.safetensors"), fast=False)
+    network, path = convert_random(layout, tmp_path)
+    model = doap.load(path, fast=False)
     with torch.no_grad():
         expected = network(torch.from_numpy(patches)[:, None].float()).numpy()
     assert np.abs(expected).max() > 0.1
@@ -58,9 +63,8 @@ def test_a_converted_model_gives_the_published_descriptors(
 def test_the_fast_form_rounds_no_more_than_the_published_network_in_its_dtype(
     tmp_path: Path, layout: str, patches: NDArray[np.uint8]
 ) -> None:
-    network = randomise(PUBLISHED[layout]())
-    source = save_checkpoint(tmp_path / "published.pth", network.state_dict())
-    fast = doap.load(convert(source, tmp_path / "new.safetensors"))
+    network, path = convert_random(layout, tmp_path)
+    fast = doap.load(path)
     assert isinstance(fast.network, InferenceNetwork)
     inputs = torch.from_numpy(patches)[:, None].float()
     with torch.no_grad(), keep_enabled():
@@ -72,10 +76,8 @@ def test_the_fast_form_rounds_no_more_than_the_published_network_in_its_dtype(
 
 @pytest.mark.parametrize("layout", ["HardNet", "SOSNet"])
 def test_a_patch_with_one_deviating_pixel_differs_by_a_hundredth_at_most(tmp_path: Path, layout: str) -> None:
-    network = randomise(PUBLISHED[layout]())
-    model = doap.load(
-        convert(save_checkpoint(tmp_path / "a.pth", network.state_dict()), tmp_path / "b.safetensors"), fast=False
-    )
+    network, path = convert_random(layout, tmp_path)
+    model = doap.load(path, fast=False)
     patch = np.full((1, 32, 32), 100, np.uint8)
     patch[0, 15, 16] = 101
     with torch.no_grad():

@@ -10,9 +10,8 @@ from doap.networks.network import is_traced
 
 Pair = tuple[int, int]
 
-MAX_GAIN = (
-    1000.0  # from the largest input of a layer to its largest output; trained networks have a tenth of it at most
-)
+# From the largest input of a layer to its largest output; trained networks have a tenth of it at most.
+MAX_GAIN = 1000.0
 
 
 def convolve(

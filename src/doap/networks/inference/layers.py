@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from doap.networks.inference.convolving import Pair, are_bounded, convolve
 from doap.networks.inference.precision import is_arm
-from doap.networks.network import is_traced
+from doap.networks.network import as_rows, is_traced
 
 CAST_RATIO = 10  # by which NumPy casts to float16 faster on an ARM CPU than one thread of torch, without vectors
 
@@ -78,8 +78,3 @@ def cast(values: Tensor, dtype: torch.dtype) -> Tensor:
         return values.to(dtype)
     with np.errstate(over="ignore"):  # too large values become infinite, as in torch
         return torch.from_numpy(values.detach().numpy().astype(np.float16, order="K"))
-
-
-def as_rows(maps: Tensor) -> Tensor:
-    """Flatten (N, C, H, W) to (N, H · W · C); maps in channels-last order are not copied."""
-    return maps.permute(0, 2, 3, 1).flatten(1)

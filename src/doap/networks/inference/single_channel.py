@@ -5,8 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from doap.networks.inference.convolving import convolve
-from doap.networks.inference.layers import InferenceConv, as_rows
+from doap.networks.inference.layers import InferenceConv
 from doap.networks.inference.precision import is_arm
+from doap.networks.network import as_rows
 
 PRODUCT_COLUMNS = 32  # of a matrix product that fills the vector units of an ARM CPU
 WORD = torch.int64  # several pixels of a block, moved at once

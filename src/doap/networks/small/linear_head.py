@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from doap.networks.network import LayeredNetwork
+from doap.networks.network import LayeredNetwork, as_rows
 
 # With more dimensions than this, the head is a product of two matrices.
 MAX_DIRECT_DIMENSIONS = 128
@@ -25,7 +25,7 @@ class Flatten(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Return (N, H · W · C) of (N, C, H, W)."""
-        return maps.permute(0, 2, 3, 1).flatten(1)
+        return as_rows(maps)
 
 
 def linear_head(features: int, dimensions: int) -> list[nn.Module]:
