@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -80,10 +81,25 @@ def test_the_least_recently_used_is_deleted_when_there_are_too_many(
     assert [key for key in "abc" if cache.get(key) is not None] == ["b", "c"]
 
 
+def test_the_folder_is_measured_once_for_many_arrays_and_never_exceeds_the_limit(
+    cache: DescriptorCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Mock(wraps=os.scandir)
+    monkeypatch.setattr(os, "scandir", measure)
+    monkeypatch.setattr("doap.evaluation.harness.cache.MAX_BYTES", 226_400)  # 200 arrays of 1,132 bytes
+    monkeypatch.setattr("doap.evaluation.harness.cache.ROOM", 0.2)
+    for number in range(400):
+        make(cache, str(number))
+        assert sum(1 for _ in cache.folder.iterdir()) <= 200
+    assert measure.call_count == 10  # for the first array, then after each 41
+    assert cache.get("399") is not None
+    assert cache.get("0") is None
+
+
 def test_the_newest_stays_if_the_clock_was_set_back(cache: DescriptorCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doap.evaluation.harness.cache.MAX_BYTES", 1200)
     make(cache, "a")
     os.utime(cache.folder / "a.npy", (4e9, 4e9))
-    monkeypatch.setattr("doap.evaluation.harness.cache.MAX_BYTES", 1200)
     np.testing.assert_array_equal(make(cache, "b"), ROWS)
     assert [key for key in "ab" if cache.get(key) is not None] == ["b"]
 

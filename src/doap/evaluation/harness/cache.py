@@ -2,14 +2,14 @@
 
 They are stored in the folder `descriptors` of the cache (DOAP_CACHE, or ~/.cache/doap), one .npy file per array, with
 the CRC-32 of the file after the values. A file without the correct one is made again. The least recently used are
-deleted when the total size exceeds `MAX_BYTES`. Any file may be deleted by hand.
+deleted before the total size exceeds `MAX_BYTES`. Any file may be deleted by hand.
 """
 
 import hashlib
 import io
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from doap.files import atomic_file, cache_root
 from doap.types import Descriptors
 
 MAX_BYTES = 20 << 30
+ROOM = 0.05  # share of MAX_BYTES that is free after arrays were deleted
 BLOCK_BYTES = 1 << 20  # read at once
 CHECKSUM_BYTES = 4
 
@@ -41,6 +42,7 @@ class DescriptorCache:
         self.overwrite = overwrite
         self._made: set[str] = set()
         self._intact: dict[str, _Identity] = {}  # files whose checksum was correct
+        self._room = 0.0  # bytes that can be written before the folder is measured again
 
     def get(self, key: str) -> Descriptors | None:
         """Return the array stored under a key, read-only; None if there is none or the file is damaged."""
@@ -86,18 +88,22 @@ class DescriptorCache:
                 f"{file}: cannot be written ({error.strerror}); free space, or set DOAP_CACHE to another folder"
             ) from error
         self._made.add(key)
-        self._evict(file)
+        _, _, size, _ = self._intact[key]
+        self._room -= size
+        if self._room < 0:  # not for every array: a folder has many thousands
+            self._evict(file)
+            self._room = ROOM * MAX_BYTES
         return cached
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.npy"
 
     def _evict(self, newest: Path) -> None:
-        """Delete the least recently used arrays until the total is within bounds; never the newest."""
-        entries = sorted((stat.st_mtime, stat.st_size, f) for f in self.folder.glob("*.npy") if (stat := _stat(f)))
+        """Delete the least recently used arrays, never the newest, until there is room for more."""
+        entries = sorted(_measure(self.folder))
         total = sum(size for _, size, _ in entries)
         for _, size, file in entries:
-            if total <= MAX_BYTES:
+            if total <= (1 - ROOM) * MAX_BYTES:
                 return
             if file == newest:  # its time is not the last if the clock was set back
                 continue
@@ -163,8 +169,11 @@ def _is_intact(file: io.FileIO) -> bool:
     return left == 0 and file.read() == checksum.to_bytes(CHECKSUM_BYTES, "little")
 
 
-def _stat(file: Path) -> os.stat_result | None:
-    try:
-        return file.stat()
-    except OSError:  # deleted by another process
-        return None
+def _measure(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """Return time, size and path of each array in a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".npy"):
+                with suppress(OSError):  # deleted by another process
+                    status = entry.stat()
+                    yield status.st_mtime, status.st_size, folder / entry.name
