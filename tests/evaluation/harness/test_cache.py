@@ -96,6 +96,12 @@ def test_the_folder_is_measured_once_for_many_arrays_and_never_exceeds_the_limit
     assert cache.get("0") is None
 
 
+def test_a_folder_that_cannot_be_listed_can_be_used(cache: DescriptorCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError))
+    np.testing.assert_array_equal(make(cache, "a"), ROWS)
+    np.testing.assert_array_equal(cache.get("a"), ROWS)
+
+
 def test_the_newest_stays_if_the_clock_was_set_back(cache: DescriptorCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doap.evaluation.harness.cache.MAX_BYTES", 1200)
     make(cache, "a")

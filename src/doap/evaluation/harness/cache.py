@@ -170,8 +170,8 @@ def _is_intact(file: io.FileIO) -> bool:
 
 
 def _measure(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """Return time, size and path of each array in a folder."""
-    with os.scandir(folder) as entries:
+    """Return time, size and path of each array in a folder; none if it cannot be listed."""
+    with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".npy"):
                 with suppress(OSError):  # deleted by another process
