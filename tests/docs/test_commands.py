@@ -106,7 +106,6 @@ def _in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("folders.describing", "folders.matching"):
         monkeypatch.setattr(f"doap.{module}.open_engine", open_in_process)
     monkeypatch.setattr("doap.datasets.build.building.open_engine", lambda *_, **__: nullcontext(BuildInProcess()))
-    monkeypatch.setattr("doap.folders.describing.start_loading", lambda *_: None)
 
 
 @pytest.mark.slow

@@ -45,6 +45,9 @@ class InProcess:
             else:
                 yield function(task)
 
+    def start(self, function: Callable[[Task], object], tasks: Iterable[Task]) -> None:
+        """Start nothing: the first image loads the model."""
+
 
 @contextmanager
 def open_in_process(name: str, workers: int | None = None) -> Iterator[InProcess]:
@@ -59,7 +62,6 @@ def _in_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("doap.folders.describing.open_engine", open_in_process)
         patch.setattr("doap.folders.matching.open_engine", open_in_process)
-        patch.setattr("doap.folders.describing.start_loading", lambda *_: None)
         yield
 
 

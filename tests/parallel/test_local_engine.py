@@ -35,6 +35,15 @@ def wait_until_dead(pids: list[int]) -> bool:
     return False
 
 
+def started_chores(folder: Path, count: int) -> list[int]:
+    """Wait until so many chores have started, and return the processes that run them."""
+    deadline = time.monotonic() + 60
+    while len(marks := list(folder.glob("attempts-*"))) < count and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    return [int(line) for mark in marks for line in mark.read_text().split()]
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_results_come_in_the_order_of_the_tasks(workers: int) -> None:
     with open_engine("local", workers) as engine:
@@ -80,6 +89,22 @@ def test_workers_use_one_thread_after_torch_was_used_here() -> None:
 def test_functions_cache_their_state_in_the_worker() -> None:
     with open_engine("local", 1) as engine:
         assert list(engine.map(engine_tasks.count_calls, ["model"] * 3)) == [1, 2, 3]
+
+
+def test_started_tasks_run_beside_others_and_end_with_the_engine(tmp_path: Path) -> None:
+    with open_engine("local", 2) as engine:
+        engine.start(engine_tasks.run_chore, [Chore(0, tmp_path, seconds=300)])
+        assert list(engine.map(engine_tasks.square, range(3))) == [0, 1, 4]
+        [pid] = started_chores(tmp_path, 1)
+        assert is_alive(pid)
+    assert wait_until_dead([pid])
+
+
+def test_an_error_of_a_started_task_is_not_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with open_engine("local", 1) as engine:
+        engine.start(engine_tasks.refuse_odd, [1])
+        assert list(engine.map(engine_tasks.count_calls, ["a", "b"])) == [1, 1]
+    assert capfd.readouterr().err == ""
 
 
 def test_exceptions_come_back_as_themselves() -> None:
@@ -177,14 +202,6 @@ def _restore(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_DFL)
 
 
-def pids_of_started_chores(folder: Path) -> list[int]:
-    deadline = time.monotonic() + 60
-    while len(marks := list(folder.glob("attempts-*"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.2)
-    return [int(line) for mark in marks for line in mark.read_text().split()]
-
-
 @pytest.mark.slow
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     out, err = start_script(tmp_path, 0).communicate(timeout=120)
@@ -195,7 +212,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_their_parent(tmp_path: Path, number: int) -> None:
     script = start_script(tmp_path, 300)
-    pids = pids_of_started_chores(tmp_path)
+    pids = started_chores(tmp_path, 2)
     assert len(pids) == 2
     script.send_signal(number)
     script.wait(timeout=20)

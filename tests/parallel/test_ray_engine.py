@@ -90,6 +90,38 @@ def test_a_task_that_always_kills_its_worker_is_named(engine: Engine, tmp_path: 
         list(engine.map(engine_tasks.run_chore, [Chore(7, tmp_path, kills=9)]))
 
 
+START = """
+import time
+from doap.parallel import open_engine
+from support.engine_tasks import Chore, refuse_odd, run_chore, square
+with open_engine("ray", 2) as engine:
+    engine.start(refuse_odd, [2])
+    engine.start(run_chore, [Chore(n, {folder!r}, seconds=300) for n in range(2)])
+    print(sum(engine.map(square, [])), flush=True)
+time.sleep(3)
+import ray
+print(ray.is_initialized())
+"""
+
+
+@pytest.mark.slow
+def test_started_tasks_end_with_the_engine_and_do_not_start_it_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from pathlib import *" + START.format(folder=tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "0\nFalse\n", "")
+
+
+@pytest.mark.slow
+def test_started_tasks_run_beside_others(engine: Engine, tmp_path: Path) -> None:
+    engine.start(engine_tasks.run_chore, [Chore(n, tmp_path) for n in range(3)])
+    assert list(engine.map(engine_tasks.square, range(3))) == [0, 1, 4]
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

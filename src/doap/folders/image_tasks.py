@@ -2,8 +2,6 @@
 
 import contextlib
 import functools
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,16 +94,17 @@ def describe_task(task: ImageTask) -> list[Outcome]:
 
 
 def start_loading(engine: Engine, settings: DescribeSettings, device: str, workers: int) -> None:
-    """Start workers and let them load the model, without waiting for them.
+    """Start workers and let them load the model, without waiting for them."""
+    engine.start(load_task, [ImageTask((), settings, device)] * workers)
+
+
+def load_task(task: ImageTask) -> None:
+    """Load the model of a task without images; runs in a worker.
 
     Errors are ignored: the first image raises them again.
     """
-
-    def load_everywhere() -> None:
-        with contextlib.suppress(Exception):
-            deque(engine.map(describe_task, [ImageTask((), settings, device)] * workers), 0)
-
-    threading.Thread(target=load_everywhere, daemon=True).start()
+    with contextlib.suppress(Exception):
+        load_model(task.settings, task.device)
 
 
 @functools.cache

@@ -65,6 +65,17 @@ class Engine(Protocol):
         """
         ...
 
+    def start(self, function: Callable[[Task], object], tasks: Iterable[Task]) -> None:
+        """Start tasks whose results nobody needs, such as loading a model, and return at once.
+
+        Those that have not ended when the engine is closed are lost.
+
+        Args:
+            function: Function of an importable module, which handles its own errors; others are not told.
+            tasks: Arguments, all read before this returns.
+        """
+        ...
+
 
 def result_or_died(wait: Callable[[], object], task: Task, died: Callable[[Task], Result] | None) -> Result:
     """Return the result that `wait` waits for, or what `died`, if given, answers for a task that ends its workers."""

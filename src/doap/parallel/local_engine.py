@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -89,6 +89,18 @@ class LocalEngine:
             left = {job for job, _ in pending}
             with self._lock:
                 self._waiting = deque(job for job in self._waiting if job not in left)
+
+    def start(self, function: Callable[[Task], object], tasks: Iterable[Task]) -> None:
+        """Start tasks whose results nobody needs; see `doap.parallel.engine.Engine`."""
+        _check_function(function)
+        items = list(enumerate(tasks))
+
+        def submit() -> None:  # in a thread: the fork server first imports the module of the function
+            with suppress(Exception):  # of starting a process; the next task raises them again
+                for item in items:
+                    self._submit(function, *item)
+
+        threading.Thread(target=submit, daemon=True).start()
 
     def close(self) -> None:
         """Kill all workers."""

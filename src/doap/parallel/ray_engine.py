@@ -70,6 +70,14 @@ class RayEngine:
             for _, reference, _ in pending:
                 self._ray.cancel(reference, force=True)
 
+    def start(self, function: Callable[[Task], object], tasks: Iterable[Task]) -> None:
+        """Start tasks whose results nobody needs; see `doap.parallel.engine.Engine`.
+
+        No thread waits for them: one that calls Ray while it is shut down ends this process or starts Ray again.
+        """
+        for task in tasks:
+            self._run.remote(function, task)
+
     def _result(self, name: str, reference: Any) -> object:
         """Wait for a result.
 
