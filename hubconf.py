@@ -32,7 +32,7 @@ def doap_256b(pretrained: bool = True, device: str = "cpu", fast: bool = True) -
 
 
 def doap_128_open(pretrained: bool = True, device: str = "cpu", fast: bool = True) -> "Descriptor":
-    """`doap_128` trained on photos with a free licence alone."""
+    """`doap_128` trained only on photos whose sources state a licence."""
     return _load("doap-128-open", pretrained, device, fast)
 
 

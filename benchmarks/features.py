@@ -32,7 +32,7 @@ from doap.networks.descriptor import Descriptor, describe_patches
 from doap.types import Grey
 from machine import write_result
 
-MODELS = ("doap-128", "doap-256b", "doap-tiny-128", "doap-tiny-256b")
+MODELS = tuple(name for name in doap.list_models() if "demo" not in name)
 MODES: dict[str, dict[str, bool]] = {"fast": {}, "exact": {"fast": False}, "int8": {"int8": True}}
 FRAME_SHAPES: tuple[FrameShape, ...] = ("detected", "baumberg", "learned")
 KEYPOINTS = 2000

@@ -7,7 +7,7 @@ A table is between `<!-- NAME -->` and `<!-- /NAME -->`; a test fails if it is o
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from doap import list_models
@@ -89,10 +89,10 @@ def headline() -> dict[str, str]:
     """Return the table of README.md: shipped models and published baselines, best on Oxford first."""
     images, tasks_result = read_result(RESULTS / "oxford-dog.json"), read_result(RESULTS / "hpatches.json")
     size = {model["name"]: str(model["bytes"]) for model in images.methods}
-    patches = _cells(hpatches_summary(tasks_result)[0])
+    patches = cells_by_name(hpatches_summary(tasks_result)[0])
     selected = {*BASELINES, *(name for name in list_models() if "demo" not in name)}
     rows = []
-    for name, cells in _cells(sequence_table(images)).items():
+    for name, cells in cells_by_name(sequence_table(images)).items():
         if name in selected:
             tasks = (patches.get(name, {}).get(f"{task}, official", "") for task in ("matching", "retrieval"))
             rows.append(Row((name, size[name], cells["mean"], *tasks)))
@@ -100,7 +100,7 @@ def headline() -> dict[str, str]:
     return {"headline": markdown(Table(columns, tuple(rows)))}
 
 
-def _cells(table: Table) -> dict[str, dict[str, str]]:
+def cells_by_name(table: Table) -> dict[str, dict[str, str]]:
     """Return the cells of a table by the names of row and column."""
     return {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
 
@@ -157,12 +157,17 @@ def inference_mode(machines: list[dict[str, dict[str, dict[str, float]]]]) -> Ta
 
 def markdown(table: Table) -> str:
     """Return a table in Markdown, with its title above and its note below."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("\n", "<br>") for cell in cells) + " |"
+
     lines = [
-        "| " + " | ".join(table.columns) + " |",
+        line(table.columns),
         "|" + "---|" * table.text_columns + "---:|" * (len(table.columns) - table.text_columns),
-        *("| " + " | ".join(cell.replace("\n", "<br>") for cell in row.cells) + " |" for row in table.rows),
+        *(line(row.cells) for row in table.rows),
     ]
-    parts = [f"**{table.title}**" if table.title else "", "\n".join(lines), f"{table.note}." if table.note else ""]
+    note = table.note.replace("* ", "\\* ")  # a line that begins with an asterisk is an item of a list
+    parts = [f"**{table.title}**" if table.title else "", "\n".join(lines), f"{note}." if note else ""]
     return "\n\n".join(filter(None, parts))
 
 

@@ -8,8 +8,9 @@ MAX_LINE = 2000  # characters; some paths have half as many
 class DoapError(Exception):
     """An error in the user's input: one line that says what is wrong, where, and what to do.
 
-    The command line prints the line without a stack trace. Any other exception is a bug in doap. Line breaks are
-    escaped, and the middle of a line that quotes very long content of a file is left out.
+    The command line prints the line without a stack trace. Tensors of a wrong shape or type raise ValueError, as in
+    torch; any other exception is a bug in doap. Line breaks are escaped, and the middle of a line that quotes very long
+    content of a file is left out.
     """
 
     def __str__(self) -> str:

@@ -18,6 +18,13 @@ def test_the_listing_has_every_model_that_ships(doap: Doap) -> None:
     assert listed == package.list_models()
 
 
+def test_each_figure_of_a_model_is_on_a_line_of_its_own(doap: Doap) -> None:
+    _, shown, _ = doap("models")
+    assert "\\x0a" not in shown
+    first, second = [line for line in shown.splitlines() if "doap demo, " in line][:2]
+    assert ("mAP" in first, "mAP" in second) == (True, False)
+
+
 def test_a_card_is_printed_whole(doap: Doap, tmp_path: Path) -> None:
     for spec in ("doap-demo-128", with_extents(tmp_path / "mine.safetensors", dog=8.5)):
         status, shown, _ = doap("models", spec)

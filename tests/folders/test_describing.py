@@ -41,6 +41,13 @@ def test_features_are_those_of_the_images_one_by_one(described: Path) -> None:
         assert len(Features.load(described, image=name)) == len(features) == 150
 
 
+def test_a_number_format_for_bits_is_refused_before_the_first_image(photos: Path, tmp_path: Path) -> None:
+    settings = DescribeSettings(model="doap-demo-256b", store="uint8")
+    with pytest.raises(DoapError, match=r"^store uint8: for real-valued descriptors; the bits of doap-demo-256b are"):
+        describe_folder(photos, tmp_path / "f.h5", settings)
+    assert not (tmp_path / "f.h5").exists()
+
+
 def test_some_images_can_be_described_as_their_pixels_are_stored(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6

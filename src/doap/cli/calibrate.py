@@ -20,7 +20,9 @@ DETECTOR = "dog"
 
 
 def calibrate(
-    model: Annotated[str, typer.Argument(help="Path of a .safetensors file with its card, or a shipped model.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Path of a .safetensors file with its card, or a shipped model.")
+    ],
     photos: Annotated[list[Path], typer.Argument(metavar="PHOTOS", help="Photos, or folders of photos.")],
     keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per photo.")] = 100,
 ) -> None:

@@ -26,7 +26,7 @@ def tilt(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the views.")] = 0,
     workers: WorkersOption = None,
 ) -> None:
-    """Make views of photos from the side, and a set of the frames that are detected in several of them.
+    """Make tilted views of photos, and a set of the frames that are detected in several of them.
 
     The set trains networks that correct frames (doap train-frames). It is a frame set, so doap train takes it, too.
     """

@@ -38,7 +38,7 @@ def describe(
     ] = None,
     store: Annotated[
         StoredPrecision,
-        typer.Option(help="Numbers of real-valued descriptors: float16 halves the file, uint8 quarters it."),
+        typer.Option(help="Format of real-valued descriptors: float16 halves the file, uint8 quarters it."),
     ] = "float32",
     device: DeviceOption = None,
     workers: WorkersOption = None,

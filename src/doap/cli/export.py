@@ -14,7 +14,7 @@ EXAMPLE = "Example: doap export doap-128 -o doap-128.onnx"
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="Shipped model, or path of a .safetensors file.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Shipped model, or path of a .safetensors file.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="File to write: .onnx, .pt2 (torch-export) or .pt (torchscript).")
     ],

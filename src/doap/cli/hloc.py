@@ -13,7 +13,7 @@ EXAMPLE = "Example: doap hloc features.h5 --matches matches.h5 -o outputs/ --hal
 
 
 def hloc(
-    features: Annotated[Path, typer.Argument(help="Features that doap describe wrote.")],
+    features: Annotated[Path, typer.Argument(metavar="FEATURES", help="Features that doap describe wrote.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the files of hloc.")],
     matches: Annotated[Path | None, typer.Option(help="Matches of these features that doap match wrote.")] = None,
     half: Annotated[

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from doap.networks.descriptor import Descriptor
 
 ModelOption = Annotated[
-    str, typer.Option(help="Shipped model, or path of a .safetensors file; with @64, as with --dimensions 64.")
+    str, typer.Option(help="Shipped model, or path of a .safetensors file; NAME@64 is NAME with --dimensions 64.")
 ]
 DimensionsOption = Annotated[
     int | None,

@@ -115,8 +115,8 @@ class Features:
     def to_lafs(self) -> Tensor:
         """Return the frames as kornia's local affine frames, a (1, N, 2, 3) float32 tensor.
 
-        Kornia extracts a patch of half the side of a LAF's scale; `kornia.feature.scale_laf(lafs, model.extent)` gives
-        the patches that doap describes.
+        In kornia, half the side of a patch is the scale of its LAF: `scale_laf(lafs, model.extent_for("dog"))` of
+        `kornia.feature` gives the patches that doap describes for DoG keypoints.
         """
         return torch.from_numpy(np.array(self.frames, np.float32))[None]
 

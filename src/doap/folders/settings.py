@@ -48,8 +48,16 @@ class DescribeSettings:
                 raise DoapError(f"{name} must be at least 1, not {value}")
 
     def identity(self) -> Identity:
-        """Return what decides the features: the settings, with the name and the SHA-256 of the model for its path."""
+        """Return what decides the features: the settings, with the name and the SHA-256 of the model for its path.
+
+        Raises:
+            DoapError: If there is no such model, or its descriptors are bits and `store` is a number format.
+        """
         name, checksum = identify_model(self.model)
+        if self.store != "float32" and _is_binary(self.model):
+            raise DoapError(
+                f"store {self.store}: for real-valued descriptors; the bits of {name} are stored as they are"
+            )
         identity: Identity = {**asdict(self), "model": name, "model_sha256": checksum}
         return {**identity, "frames_sha256": _frames_checksum()} if self.frames == "learned" else identity
 
@@ -68,6 +76,12 @@ def identify_model(name_or_path: str) -> tuple[str, str]:
     if split_length(name_or_path)[0] in list_baselines():
         return name, ""
     return name, hashlib.sha256(find_weights(name_or_path).read_bytes()).hexdigest()
+
+
+def _is_binary(name_or_path: str) -> bool:
+    from doap.networks.registry import load
+
+    return load(name_or_path, fast=False).kind == "binary"
 
 
 def _frames_checksum() -> str:

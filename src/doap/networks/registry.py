@@ -54,9 +54,9 @@ def load(
 
     Args:
         name_or_path: Name of a shipped model ("doap-128"); name of a handcrafted baseline ("rootsift"); path of
-            weights with their card ("out/demo/real/weights.safetensors"), or of a folder with `model.safetensors` and
-            `config.json`; or path of the published weights of a baseline, which need no card. With @64 at its end, the
-            same as with `dimensions=64`.
+            weights with their card ("out/demo/doap-demo-128/weights.safetensors"), or of a folder with
+            `model.safetensors` and `config.json`; or path of the published weights of a baseline, which need no card.
+            With @64 at its end, the same as with `dimensions=64`.
         device: Device of the returned model.
         fast: Whether to return the fastest form for inference on the device, see `optimize_for_inference`. False
             returns the network as trained, in float32: exact, trainable, and what `save` takes.

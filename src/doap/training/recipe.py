@@ -52,7 +52,10 @@ RENAMED_KEYS = {
 
 
 class Recipe(Architecture):
-    """A network and how to train it. The defaults are the paper's (section 4 and appendix C)."""
+    """A network and how to train it.
+
+    The defaults are those of the paper (section 5 and appendix D), except `transformer_bounded`.
+    """
 
     model_config = ConfigDict(allow_inf_nan=False)
 
