@@ -127,6 +127,15 @@ def test_a_split_that_cannot_be_is_one_line(doap: Doap, hpatches: Path, splits: 
     assert (status, message in errors, errors.count("\n")) == (1, True, 1)
 
 
+@pytest.mark.parametrize("command", [("train", "r.yaml"), ("study", "objectives")])
+def test_a_set_is_not_validated_on_itself(doap: Doap, hpatches: Path, tmp_path: Path, command: tuple[str, str]) -> None:
+    (tmp_path / "link").symlink_to(hpatches)
+    status, _, errors = doap(*command, "--data", hpatches, "--val", "link", "-o", "run", "--device", "cpu")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert errors.startswith("doap: link: would be both trained and validated on; ")
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_set_validates_every_epoch(
     doap: Doap, hpatches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

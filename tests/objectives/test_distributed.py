@@ -114,6 +114,20 @@ def test_needs_a_process_group() -> None:
         DistributedAveragePrecisionLoss("real")(torch.randn(4, 2), torch.tensor([0, 0, 1, 1]))
 
 
+@pytest.mark.parametrize("kind", ["real", "binary"])
+def test_outputs_that_are_not_finite_give_a_loss_that_is_not(kind: Kind, tmp_path: Path) -> None:
+    """A training then stops with its own message, on every rank."""
+    outputs, groups = torch.randn(16, 8), torch.arange(16) // 4
+    outputs[3] = torch.nan
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        assert not torch.isfinite(DistributedAveragePrecisionLoss(kind)(outputs, groups))
+        with pytest.raises(ValueError, match="no patch of this batch has a match"):
+            DistributedAveragePrecisionLoss(kind)(torch.randn(4, 8), torch.arange(4))
+    finally:
+        dist.destroy_process_group()
+
+
 def test_refuses_a_mask() -> None:
     with pytest.raises(ValueError, match="give an IgnoreTable"):
         DistributedAveragePrecisionLoss("real")(

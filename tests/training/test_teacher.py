@@ -8,7 +8,7 @@ import torch
 
 from doap import DoapError, PatchSet, describe_patches, load
 from doap.networks.architecture import build_network
-from doap.networks.card import read_card
+from doap.networks.card import TrainingSet, read_card, write_card
 from doap.networks.descriptor import Descriptor
 from doap.objectives import ImitationLoss, SimilarityLoss
 from doap.training import trainer
@@ -37,6 +37,17 @@ def patches() -> PatchSet:
 
 def teacher_of(*models: str) -> Teacher:
     return Teacher(RECIPE.model_copy(update={"teacher": list(models)}), make_fabric(RECIPE, "cpu", 1))
+
+
+def test_a_student_has_seen_what_its_teachers_have(patches: PatchSet, tmp_path: Path) -> None:
+    hpatches = TrainingSet(path="hpatches", layout="hpatches", split="a", sequences=["i_one"])
+    teachers = [make_teacher(tmp_path / f"{name}.safetensors") for name in "ab"]
+    for teacher in teachers:
+        card = read_card(Path(teacher))
+        origin = card.origin.model_copy(update={"training_sets": [hpatches]})
+        write_card(Path(teacher), card.model_copy(update={"origin": origin}))
+    train(RECIPE.model_copy(update={"teacher": teachers}), patches, tmp_path / "run")
+    assert read_card(tmp_path / "run" / "weights.safetensors").origin.training_sets.count(hpatches) == 1
 
 
 @pytest.mark.parametrize("chunk", [None, 24])

@@ -22,7 +22,7 @@ from doap.training.log import Status, read_losses
 from doap.training.objective import make_objective
 from doap.training.recipe import Recipe
 from doap.training.run_folder import MINED, DataSpec
-from doap.training.trainer import train
+from doap.training.trainer import Trainer, train
 from doap.types import Grey
 from support.trainings import L2NET, SMALL, same_files, same_weights, stop_after, weights_of
 
@@ -140,6 +140,22 @@ def test_weights_that_are_not_finite_stop_the_run(
         train(SMALL, patches, tmp_path / "run")
     last_good = load(tmp_path / "run" / "last-good.safetensors", fast=False).network.state_dict()
     assert all(torch.isfinite(value).all() for value in last_good.values())
+
+
+def test_statistics_that_are_not_finite_stop_the_run(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch normalisation trains on with an infinite running variance, but its weights could not be loaded."""
+    step = Trainer.step
+
+    def overflow(self: Trainer, *arguments: Any) -> torch.Tensor:
+        loss = step(self, *arguments)
+        next(self.network.buffers()).fill_(torch.inf)
+        return loss
+
+    monkeypatch.setattr(Trainer, "step", overflow)
+    with pytest.raises(DoapError, match="the weights are not finite at batch 0 of epoch 0"):
+        train(SMALL, patches, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -50,28 +50,36 @@ def study(
     """
     from doap.cli.data_show import open_training_with_bar, open_with_bar
     from doap.cli.eval_options import print_table
+    from doap.datasets.official.fingerprint import fingerprint_folder
     from doap.experiments.series import Series, shared_split
     from doap.experiments.study import run_study
     from doap.experiments.study_plan import read_study
     from doap.experiments.study_table import study_table, summarise_runs
     from doap.training.run_folder import DataSpec
-    from doap.training.validation import CommonValidation
+    from doap.training.validation import CommonValidation, check_validation_folder
 
     plan = read_study(file, settings)
     check_detector(detector)
     extents = [parse_extent(text) for text in extent or ["own"]]
     target = choose_device(device)
+    check_validation_folder([data], val)
     split = shared_split([plan.base, *(recipe for recipes in plan.runs.values() for recipe in recipes.values())])
     training_set, validation_set = open_training_with_bar([data], split), open_with_bar(val)
     evaluated_by: dict[str, Any] = {
-        "lists": {"data": str(val.absolute()), "set": repr(validation_set), "recipe": plan.base.model_dump()}
+        "lists": {
+            "data": str(val.absolute()),
+            "set": repr(validation_set),
+            "recipe": plan.base.model_dump(),
+            "fingerprint": fingerprint_folder(val),
+        }
     }
     images = None
     if pairs:
         images = _open_pairs(pairs, detector, keypoints, extents, target)
         evaluated_by["pairs"] = {"data": str(pairs.absolute()), "count": len(images.pairs),
                                  "labelled": len(images.labelled), "detector": detector,
-                                 "keypoints": keypoints, "extents": extents}  # fmt: skip
+                                 "keypoints": keypoints, "extents": extents,
+                                 "fingerprint": fingerprint_folder(pairs)}  # fmt: skip
     say(f"training on {training_set}, evaluating on {validation_set}")
     title = f"{Path(file).stem}, trained on {data.resolve().name}, evaluated on {(pairs or val).resolve().name}"
     source = DataSpec([str(data.absolute())], validation=str(val.absolute()))

@@ -55,6 +55,7 @@ def train(
     from doap.training.recipe import read_recipe, read_recorded_recipe
     from doap.training.run_folder import DataSpec, is_unstarted, read_run
     from doap.training.trainer import train as train_descriptor
+    from doap.training.validation import check_validation_folder
 
     if resume:
         if recipe or data or output or initial_weights or settings or split or mined or val or device or devices:
@@ -70,6 +71,8 @@ def train(
         overrides = [*(settings or []), *(f"{key}={json.dumps(value)}" for key, value in options.items() if value)]
         run, run_recipe = output, read_recipe(recipe, overrides)
         run_split = run_recipe.split
+        if val:
+            check_validation_folder(data, val)
         source = DataSpec([str(path.absolute()) for path in data], str(val.absolute()) if val else "")
         if is_rank_zero() and not is_unstarted(run):
             raise DoapError(f"{run}: exists already; choose another folder, or continue with --resume {run}")

@@ -55,7 +55,7 @@ class DistributedAveragePrecisionLoss(AveragePrecisionLoss):
         return super()._check(*_gather_batch(outputs, groups, ignore))
 
     def _check_has_match(self, groups: Tensor, matches: Tensor) -> None:  # noqa: ARG002 (one rank may have no match)
-        check_matches(matches.sum(1) > 0)
+        check_matches(~(matches.sum(1) <= 0))  # NaN, of outputs that are not finite, is told by the loss
 
     def _fused_histograms(
         self, descriptors: Tensor, groups: Tensor, kind: Kind, bins: int, ignore: IgnoreTable | None

@@ -182,6 +182,12 @@ def check_initial_weights(recipe: Recipe) -> list[TrainingSet]:
     return card.origin.training_sets
 
 
+def find_teachers_sets(recipe: Recipe) -> list[TrainingSet]:
+    """Return the sets that the teachers of a recipe were trained on, which a student learns as well, if known."""
+    cards = filter(None, map(registry.find_card, recipe.teachers))
+    return [data for card in cards for data in card.origin.training_sets]
+
+
 def load_initial_weights(network: PatchNetwork, model: str) -> None:
     """Copy the weights and statistics of a trained model of the same architecture, exactly."""
     network.load_state_dict(registry.load(model, fast=False).network.state_dict())

@@ -141,7 +141,7 @@ class Log:
         """Read the losses of all pending steps and write them.
 
         Args:
-            weights: Current weights of the network, which must be finite too.
+            weights: Current weights of the network and its statistics, which must be finite too.
 
         Raises:
             NotFiniteError: At the first step whose loss is not finite, or at the last if the weights are not.

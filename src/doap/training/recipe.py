@@ -188,9 +188,9 @@ class Recipe(Architecture):
         if self.objective != "ap":
             if self.kind == "binary":
                 raise ValueError(f"objective {self.objective} trains real-valued descriptors only")
-            if self.pooled_weight or self.matching_weight or self.bin_power:
+            if self.pooled_weight or self.matching_weight or self.bin_power or self.bins:
                 raise ValueError(
-                    f"pooled_weight, matching_weight and bin_power need objective=ap, not {self.objective}"
+                    f"pooled_weight, matching_weight, bins and bin_power need objective=ap, not {self.objective}"
                 )
         return self
 

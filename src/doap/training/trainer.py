@@ -32,6 +32,7 @@ from doap.training.batches import BatchLoader, PatchBatch, check_batches
 from doap.training.checkpoint import (
     TrainState,
     check_initial_weights,
+    find_teachers_sets,
     load_checkpoint,
     load_initial_weights,
     previous_checkpoint,
@@ -129,7 +130,9 @@ def train(
     precision = "bf16" if is_bfloat16(recipe, device) else "fp32"
     models = {key: identify_weights(key, getattr(recipe, key)) for key in ("teacher", "initial_weights")}
     info = describe_run(data, source, device, devices, precision, **models)
-    training_sets = [*list_training_sets(data, source, recipe.split), *check_initial_weights(recipe)]
+    training_sets = list_training_sets(data, source, recipe.split)
+    inherited = [*check_initial_weights(recipe), *find_teachers_sets(recipe)]
+    training_sets += [other for index, other in enumerate(inherited) if other not in training_sets + inherited[:index]]
     fabric = make_fabric(recipe, device, devices)
     if is_rank_zero() and mined:
         check_mined(mined, recipe, data, validation)
@@ -260,7 +263,7 @@ class Trainer:
             lr = self.recipe.lr_at(epoch, number / count)
             log.add_step(epoch, number, lr, self.step(batch, lr), batch.total)
             if log.pending >= steps_per_read or number + 1 == count:
-                log.read_pending(list(self.network.parameters()))
+                log.read_pending([value for value in self.network.state_dict().values() if value.is_floating_point()])
                 self.last_good = self._copy_weights()
                 self._report(log, epoch + (number + 1) / count)
                 self._save_if_due(log, TrainState(epoch, number + 1, self.state.best))

@@ -1,5 +1,8 @@
 """Validation: exact AP on scenes that are not trained on."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -19,6 +22,18 @@ from doap.types import Kind
 BATCHES = 4
 MAX_BATCH_SIZE = 2048
 CHUNK_SIZE = 512
+
+
+def check_validation_folder(training: Sequence[Path], validation: Path) -> None:
+    """Check that a set is not validated on itself.
+
+    Raises:
+        DoapError: If the validation set is one of the training sets.
+    """
+    if validation.resolve() in {path.resolve() for path in training}:
+        raise DoapError(
+            f"{validation}: would be both trained and validated on; split it with doap data split, or by val_fraction"
+        )
 
 
 class Validation:

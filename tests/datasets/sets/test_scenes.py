@@ -3,6 +3,7 @@ import pytest
 
 from doap import PatchSet
 from doap.datasets.sets.scenes import SetScene, find_scenes, seeded_order
+from doap.datasets.sets.united_set import UnitedSet
 from support.sets.small_frame_set import (
     FrameSetMaker,
     add_plane,
@@ -61,6 +62,20 @@ def test_photos_without_a_folder_and_sets_without_photos() -> None:
         "sequence 3",
         "sequence 5",
     ]
+
+
+def test_a_name_in_several_parts_of_a_union_is_one_scene() -> None:
+    """The parts may have been built from the same photos."""
+    patches, groups, sequences = np.zeros((4, 8, 8), np.uint8), [0, 0, 1, 1], [0, 0, 1, 1]
+    first = PatchSet([patches], groups, sequences, None, ["north", "south"])
+    second = PatchSet([patches], groups, sequences, None, ["south", "west"])
+    assert find_scenes(UnitedSet([first, second], ["a", "b"])) == [
+        SetScene("a/north", "", (0,)),
+        SetScene("a/south", "", (1, 2)),
+        SetScene("b/west", "", (3,)),
+    ]
+    unnamed = PatchSet([patches], groups, sequences)
+    assert len(find_scenes(UnitedSet([unnamed, unnamed], ["a", "b"]))) == 4
 
 
 def test_the_order_depends_on_names_and_seed_alone() -> None:

@@ -12,7 +12,7 @@ import doap
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.cache import DescriptorCache, content_key
-from doap.evaluation.harness.methods import Selection, open_methods, to_inference
+from doap.evaluation.harness.methods import Method, PatchExtractor, Selection, open_methods, to_inference
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
 from doap.networks.baselines.sift import describe_sift
@@ -20,6 +20,7 @@ from doap.networks.card import read_card
 from doap.networks.descriptor import describe_patches
 from doap.networks.inference import InferenceNetwork, optimize_for_inference
 from doap.networks.registry import find_weights
+from doap.networks.spatial_transformer import Padding, TransformedNetwork
 from doap.types import Descriptors, Grey
 from support.small_models import with_extents
 
@@ -152,6 +153,20 @@ def test_keys_are_those_of_version_0_1(patches: PatchSet) -> None:
     (aligned,) = open_methods(["doap-st-128"])
     assert aligned.key == content_key(1, "", "Transformed", "real", mode, "cpu", *float32_weights("doap-st-128"))
     assert Selection(patches).key == content_key(content_key(patches.take(np.arange(40))))
+
+
+def test_settings_of_a_transformer_have_keys_of_their_own(cache: DescriptorCache) -> None:
+    """Padding and bounds are not among the weights."""
+    settings: list[tuple[Padding, bool]] = [("replicate", True), ("zeros", True), ("replicate", False)]
+    keys = []
+    for padding, bounded in settings:
+        model = doap.load("doap-st-128", fast=False)
+        assert isinstance(model.network, TransformedNetwork)
+        model.network.transformer.padding, model.network.transformer.bounded = padding, bounded
+        keys.append(Method("st", "st", model, None, PatchExtractor("cpu"), cache).key)
+    (shipped,) = open_methods(["doap-st-128"])
+    assert keys[0] == shipped.key
+    assert len(set(keys)) == 3
 
 
 @pytest.mark.parametrize("damage", ["shortened", "flipped bit"])

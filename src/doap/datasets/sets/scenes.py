@@ -41,7 +41,7 @@ class SetScene:
 def find_scenes(data: PatchSet | FrameSet) -> list[SetScene]:
     """Return the scenes of a set. Every sequence with at least one item is in exactly one of them.
 
-    The scenes of a union are those of its parts.
+    The scenes of a union are those of its parts; a name in several parts is one scene.
     """
     if isinstance(data, UnitedSet):
         return _united_scenes(data)
@@ -66,15 +66,24 @@ def sequence_name(data: PatchSet | FrameSet, sequence: int) -> str:
 
 
 def _united_scenes(data: UnitedSet) -> list[SetScene]:
-    """Return the scenes of all parts, named after part and scene, with the sequence ids of the union."""
-    scenes: list[SetScene] = []
+    """Return the scenes of all parts, named after part and scene, with the sequence ids of the union.
+
+    A name that occurs in several parts is one scene: the parts may have been built from the same photos.
+    """
+    scenes: dict[str, SetScene] = {}
     first = 0
     for part, name, ids in zip(data.parts, data.part_names, data.part_sequences, strict=True):
         for scene in find_scenes(part):
             sequences = tuple(int(number) + first for number in np.searchsorted(ids, scene.sequences))
-            scenes.append(SetScene(f"{name}/{scene.name}", scene.source, sequences))
+            key = scene.name if part.sequence_names else f"{name}/{scene.name}"  # "sequence 0" is no name
+            if key in scenes:
+                same = scenes[key]
+                source = max(same.source, scene.source, key=("", *SOURCES).index)
+                scenes[key] = SetScene(same.name, source, (*same.sequences, *sequences))
+            else:
+                scenes[key] = SetScene(f"{name}/{scene.name}", scene.source, sequences)
         first += len(ids)
-    return scenes
+    return list(scenes.values())
 
 
 def _scene_names(data: PatchSet | FrameSet) -> dict[int, str]:

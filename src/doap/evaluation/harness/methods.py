@@ -18,7 +18,9 @@ from doap.images.extraction import extract_patches
 from doap.networks.baselines.sift import Sift
 from doap.networks.descriptor import Descriptor, describe_patches, device_of
 from doap.networks.inference import InferenceNetwork, multiplies_bfloat16, optimize_for_inference
+from doap.networks.network import PatchNetwork
 from doap.networks.registry import load
+from doap.networks.spatial_transformer import TransformedNetwork
 from doap.types import Descriptors, Frames, Grey, Kind, Progress, no_progress
 from doap.version import __version__
 
@@ -150,7 +152,8 @@ class Method:
             mode = _library_versions()
             class_name = type(network).__name__
         class_name = KEY_NAMES.get(class_name, class_name)
-        return content_key(VERSION, spec, class_name, self.kind, mode, device.type if device else "cpu", *weights)
+        described_by = (VERSION, spec, class_name, self.kind, mode, device.type if device else "cpu")
+        return content_key(*described_by, *_settings(self._exact.network), *weights)
 
     def metadata(self) -> dict[str, Any]:
         """Return the entry of `Result.methods`."""
@@ -220,6 +223,16 @@ def to_inference(model: Descriptor) -> Descriptor:
     All published figures were measured with it.
     """
     return optimize_for_inference(model, _precision(model))
+
+
+def _settings(network: PatchNetwork) -> tuple[str, ...]:
+    """Return the settings of a network that its class and weights do not tell; none if they are the defaults."""
+    if not isinstance(network, TransformedNetwork):
+        return ()
+    transformer = network.transformer
+    if transformer.bounded and transformer.padding == "replicate":
+        return ()  # so that cached descriptors stay valid
+    return transformer.padding, "bounded" if transformer.bounded else "unbounded"
 
 
 def _precision(model: Descriptor) -> torch.dtype:
