@@ -1,15 +1,13 @@
 """`doap train-frames`."""
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from doap.cli.console import choose_device, say, step_bar
 from doap.errors import DoapError
-
-if TYPE_CHECKING:
-    from doap.training.frames.trainer import FrameStatus
 
 EXAMPLE = "Example: doap train-frames --data sets/tilted -o runs/frames"
 
@@ -28,8 +26,9 @@ def train_frames(
     log (CSV), the weights and their card. --set objective=affnet --set network.corrections=shape trains the baseline.
     """
     from doap.datasets.tilted.tilted_set import TiltedSet
-    from doap.networks.card import Origin
+    from doap.networks.card import Origin, TrainingSet
     from doap.training.frames.recipe import read_settings
+    from doap.training.frames.trainer import FrameStatus
     from doap.training.frames.trainer import train_frames as train
 
     recipe = read_settings(settings or [])
@@ -37,13 +36,14 @@ def train_frames(
         raise DoapError(f"{output}: exists already; choose another folder")
     tilted = TiltedSet.open(data)
     say(f"training on {tilted.frames}")
-    last = 0.0
+    origin = Origin(data=str(data), training_sets=[TrainingSet(path=str(data))])
+    last = FrameStatus(0, math.nan)
     with step_bar() as progress:
 
-        def show(status: "FrameStatus") -> None:
+        def show(status: FrameStatus) -> None:
             nonlocal last
-            last = status.loss
+            last = status
             progress(f"loss {status.loss:.3f}", status.step, recipe.steps)
 
-        train(recipe, tilted, output, output.name, Origin(data=str(data)), choose_device(device), show)
-    say(f"{recipe.steps} steps, loss {last:.3f}; weights in {output / 'weights.safetensors'}")
+        train(recipe, tilted, output, output.name, origin, choose_device(device), show)
+    say(f"{last.step} steps, loss {last.loss:.3f}; weights in {output / 'weights.safetensors'}")

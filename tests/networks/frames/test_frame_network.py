@@ -119,6 +119,20 @@ def test_saved_networks_are_loaded(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded(patches), network(patches))
 
 
+def test_a_network_is_loaded_again_only_if_a_file_has_changed(tmp_path: Path) -> None:
+    settings, file, patches = FrameSettings(width=4), tmp_path / "a.safetensors", sample_patches(3)
+    first, second = trained(settings), trained(settings)
+    save_frame_network(first, file, "a", Origin())
+    loaded = load_frame_network(str(file))
+    assert load_frame_network(str(file)) is loaded
+    save_frame_network(second, file, "a", Origin())
+    torch.testing.assert_close(load_frame_network(str(file))(patches), second(patches))
+    assert not torch.allclose(first(patches), second(patches))
+    card = file.with_suffix(".json")
+    card.write_text(card.read_text().replace('"shape_power": 1.0', '"shape_power": 0.5'))
+    assert load_frame_network(str(file)).settings.shape_power == 0.5
+
+
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "b.safetensors"
     save_frame_network(FrameNetwork(FrameSettings(width=4)), file, "b", Origin())

@@ -1,17 +1,22 @@
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 from doap.datasets.sets.frame_set import FrameSet, encode
 from doap.datasets.tilted.tilted_set import TiltedSet, make_tilted_set
 from doap.datasets.tilted.views import TiltSettings
 from doap.errors import DoapError
-from doap.networks.card import Origin
+from doap.networks.architecture import Architecture, build_network
+from doap.networks.baselines.tfeat import TFeat
+from doap.networks.card import DataSource, Origin, TrainingSet, read_card
+from doap.networks.descriptor import Descriptor
 from doap.networks.frames import FrameSettings
-from doap.networks.frames.loading import load_frame_network
-from doap.networks.registry import load
+from doap.networks.frames.loading import load_frame_network, read_frame_card
+from doap.networks.registry import load, save
 from doap.training.frames.batches import TiltedBatches, align_vertical
 from doap.training.frames.losses import covariance_loss, inverse
 from doap.training.frames.recipe import FrameRecipe, read_settings
@@ -98,6 +103,53 @@ def test_a_run_leaves_a_network_that_can_be_loaded(tilted: TiltedSet, tmp_path: 
         train_frames(SMALL, tilted, run, "small", Origin())
 
 
+def test_a_tuned_descriptor_inherits_the_provenance_of_its_base(tilted: TiltedSet, tmp_path: Path) -> None:
+    architecture = Architecture(network="tiny", dimensions=16, width=8)
+    model = Descriptor(build_network(architecture), "real", 12.0, "base", {"dog": 20.0}, prefixes=[8])
+    seen = TrainingSet(path="hpatches", layout="hpatches", sequences=["i_one"])
+    own = TrainingSet(path="tilted")
+    base_origin = Origin(
+        licence="MIT",
+        data="patches",
+        training_sets=[seen],
+        sources=[DataSource(source="a", licence="CC0", photos=3)],
+        figures={"AP %": 80.0},
+        notes={"command": "doap train", "limits": "photographs only"},
+    )
+    base, run = tmp_path / "base.safetensors", tmp_path / "run"
+    save(model, base, architecture, base_origin)
+    recipe = SMALL.model_copy(update={"descriptor": str(base), "joint": 1.0})
+    train_frames(recipe, tilted, run, "tuned", Origin(data="photos", training_sets=[own]))
+    card = read_card(run / "descriptor.safetensors")
+    assert (card.name, card.prefixes, card.extent, card.extents) == ("tuned", [], 12.0, {"dog": 20.0})
+    identity = {"model": str(base), "sha256": hashlib.sha256(base.read_bytes()).hexdigest()}
+    assert card.origin == Origin(
+        licence="MIT",
+        data="patches; photos",
+        training_sets=[own, seen],
+        sources=base_origin.sources,
+        recipe=recipe.model_dump(),
+        notes={"limits": "photographs only", "initial_weights": identity},
+    )
+    assert read_frame_card(str(run / "weights.safetensors")).origin.training_sets == [own]
+
+
+@pytest.mark.parametrize("descriptor", ["sift", "mkd"])
+def test_handcrafted_descriptors_are_refused(descriptor: str, tilted: TiltedSet, tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=f"^descriptor={descriptor}: handcrafted, it has no weights") as raised:
+        train_frames(SMALL.model_copy(update={"descriptor": descriptor}), tilted, tmp_path / "run", "run", Origin())
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_descriptor_without_a_card_is_not_tuned(tilted: TiltedSet, tmp_path: Path) -> None:
+    file = tmp_path / "tfeat.safetensors"
+    safetensors.torch.save_file(TFeat().state_dict(), file)
+    with pytest.raises(DoapError, match=r"has no card, which joint=0\.25 needs"):
+        FrameTrainer(SMALL.model_copy(update={"descriptor": str(file)}), tilted)
+    assert FrameTrainer(SMALL.model_copy(update={"descriptor": str(file), "joint": 0.0}), tilted).base_card is None
+
+
 def test_the_baseline_is_trained_by_its_own_loss(tilted: TiltedSet, tmp_path: Path) -> None:
     network = FrameSettings(width=4, corrections="shape")
     recipe = SMALL.model_copy(update={"objective": "affnet", "network": network, "warm_up": 0.0, "joint": 0.0})
@@ -119,3 +171,19 @@ def test_settings() -> None:
     for setting, message in (("steps", "key=value"), ("stesp=3", "stesp"), ("network.extent=-1", "network.extent")):
         with pytest.raises(DoapError, match=message):
             read_settings([setting])
+
+
+def test_settings_of_the_network_can_be_one_mapping() -> None:
+    network = read_settings(["network.width=8", "network={width: 4, passes: 2}", "network.extent=6"]).network
+    assert network == FrameSettings(width=4, passes=2, extent=6)
+    assert read_settings(["network={width: 4}", "network.width=8"]).network.width == 8
+    for setting, message in (
+        ("network=3", "--set network: not a mapping"),
+        ("network=", "--set network: not a mapping"),
+        ("network=[width, 4]", "--set network: not a mapping"),
+        ("network={widht: 4}", r"--set network\.widht: Extra"),
+        ("network={3: 4}", r"--set network\.3"),
+    ):
+        with pytest.raises(DoapError, match=message) as raised:
+            read_settings([setting])
+        assert "\n" not in str(raised.value)

@@ -19,6 +19,9 @@ from doap.networks.network import load_weights
 WEIGHTS_FOLDER = Path(__file__).parents[2] / "weights" / "frames"
 DEFAULT_FRAMES = "doap-frames"
 
+FileVersion = tuple[int, int, int] | None
+"""Inode, size and time of the last change in nanoseconds; None if the file cannot be found."""
+
 
 class FrameCard(BaseModel):
     """Content of the card of a network that corrects frames."""
@@ -40,13 +43,21 @@ def save_frame_network(network: FrameNetwork, path: Path, name: str, origin: Ori
     write_text(card_path(path), card.model_dump_json(indent=1) + "\n")
 
 
-@lru_cache(8)
 def load_frame_network(name_or_path: str = DEFAULT_FRAMES, device: str = "cpu") -> FrameNetwork:
     """Load a network that corrects frames, by name or from a .safetensors file with its card; in its inference form.
+
+    The last networks are cached until one of their files changes.
 
     Raises:
         DoapError: If there is no such network, or its files are damaged.
     """
+    path = _find(name_or_path)
+    return _load_version(name_or_path, device, _file_version(path), _file_version(card_path(path)))
+
+
+@lru_cache(8)
+def _load_version(name_or_path: str, device: str, _weights: FileVersion, _card: FileVersion) -> FrameNetwork:
+    """Load a network; the versions of its two files are there for the key of the cache only."""
     network = FrameNetwork(read_frame_card(name_or_path).network)
     load_initial(network, name_or_path)
     return optimize_layers(network.to(device), torch.float32, torch.device(device))
@@ -88,6 +99,15 @@ def read_frame_card(name_or_path: str) -> FrameCard:
         raise DoapError(f"{path}: no network that corrects frames, it has no card {file.name}") from error
     except (ValidationError, ValueError) as error:
         raise DoapError(f"{file}: not the card of a network that corrects frames") from error
+
+
+def _file_version(path: Path) -> FileVersion:
+    try:
+        status = path.stat()
+    except OSError:  # reading the file will say what is wrong
+        return None
+    # A file that is written within one tick of the clock keeps its time, but atomic writing gives it a new inode.
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _find(name_or_path: str) -> Path:

@@ -55,7 +55,9 @@ class FrameRecipe(BaseModel):
 
 
 def read_settings(settings: list[str]) -> FrameRecipe:
-    """Return the recipe with `key=value` texts instead of defaults; those of the network as `network.key=value`.
+    """Return the recipe with `key=value` texts instead of defaults; the last value of a key counts.
+
+    Settings of the network are written as `network.key=value` or `network={key: value, …}`.
 
     Raises:
         DoapError: If a key or a value is invalid; one line that names it.
@@ -70,7 +72,11 @@ def read_settings(settings: list[str]) -> FrameRecipe:
             value = parse_yaml(text)
         except ValueError as error:
             raise DoapError(f"--set {setting}: not valid YAML ({error})") from error
-        if key.startswith("network."):
+        if key == "network":
+            if not isinstance(value, dict):
+                raise DoapError("--set network: not a mapping; write it as network={key: value} or network.key=value")
+            network.update(value)
+        elif key.startswith("network."):
             network[key.removeprefix("network.")] = value
         else:
             values[key] = value

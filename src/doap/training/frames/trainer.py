@@ -24,6 +24,7 @@ from doap.networks.registry import find_card, load, save
 from doap.objectives import AveragePrecisionLoss
 from doap.objectives.baselines.affnet import HardNegativeConstantLoss
 from doap.training.frames.batches import FrameBatch, TiltedBatches, align_orientations
+from doap.training.frames.joint import check_descriptor, derive_origin, rename_tuned
 from doap.training.frames.losses import covariance_loss
 from doap.training.frames.recipe import FrameRecipe
 from doap.types import Progress, no_progress
@@ -52,12 +53,18 @@ class FrameTrainer:
         data: Training set.
         device: Device of the training.
         progress: Callback while the views are loaded, called as progress(done, total).
+
+    Attributes:
+        base: Identity of the descriptor before the training.
+        base_card: Its card; None for a published baseline.
     """
 
     def __init__(
         self, recipe: FrameRecipe, data: TiltedSet, device: str = "cpu", progress: Progress = no_progress
     ) -> None:
         check_device(device)
+        self.base = check_descriptor(recipe)
+        self.base_card = find_card(recipe.descriptor)
         torch.manual_seed(recipe.seed)
         self.recipe, self.device = recipe, torch.device(device)
         self.network = FrameNetwork(recipe.network)
@@ -189,13 +196,13 @@ def train_frames(
         recipe: What to train, and how.
         data: Training set.
         run: New folder.
-        name: Name of the network on its card.
-        origin: Provenance for the card.
+        name: Name of the network on its card, and of the descriptor if it is trained, too.
+        origin: Provenance for the card; the descriptor also inherits that of the model it was before.
         device: "cpu" or "cuda".
         progress: Callback after every few steps.
 
     Raises:
-        DoapError: If the folder exists, or a loss is not finite.
+        DoapError: If the folder exists, the descriptor is handcrafted, or a loss is not finite.
     """
     if run.exists():
         raise DoapError(f"{run}: exists already; choose another folder")
@@ -206,7 +213,8 @@ def train_frames(
         trainer.fit(FrameLog(file, progress))
     origin = origin.model_copy(update={"recipe": recipe.model_dump()})
     save_frame_network(trainer.network, run / WEIGHTS, name, origin)
-    card = find_card(recipe.descriptor) if recipe.joint else None
-    if card is not None:
-        save(trainer.descriptor, run / DESCRIPTOR, card.architecture, origin)
+    card = trainer.base_card  # read before the training, in which the file may be replaced
+    if recipe.joint and card is not None:
+        tuned = rename_tuned(trainer.descriptor, name)
+        save(tuned, run / DESCRIPTOR, card.architecture, derive_origin(card, trainer.base, origin))
     return trainer.network
