@@ -1,17 +1,21 @@
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from doap import DoapError
-from doap.parallel import open_engine
+from doap.parallel import local_engine, open_engine
 from doap.parallel.engine import available_cores
 from support import engine_tasks
 from support.engine_tasks import Chore
@@ -171,6 +175,165 @@ def test_an_engine_is_closed_while_results_are_sent() -> None:
     for _ in range(3):
         with open_engine("local", 2) as engine:
             assert next(iter(engine.map(engine_tasks.bytes_of, [20_000_000] * 6))) == bytes(20_000_000)
+
+
+@pytest.fixture
+def break_starts(monkeypatch: pytest.MonkeyPatch) -> Callable[[set[int]], list[int]]:
+    """Return a function that lets these starts of workers, numbered from 0, fail, and returns their growing list."""
+    starts: list[int] = []
+    start = local_engine._start_executor
+
+    def install(failing: set[int]) -> list[int]:
+        def start_or_fail(payload: bytes, module: str) -> "tuple[ProcessPoolExecutor, Future[object]]":
+            starts.append(len(starts))
+            if starts[-1] in failing:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return start(payload, module)
+
+        monkeypatch.setattr(local_engine, "_start_executor", start_or_fail)
+        return starts
+
+    return install
+
+
+@pytest.mark.parametrize("failing", [0, 1], ids=["first worker", "worker after one that died"])
+def test_a_start_that_fails_is_tried_again(
+    break_starts: Callable[[set[int]], list[int]], tmp_path: Path, failing: int
+) -> None:
+    break_starts({failing})
+    with open_engine("local", 1) as engine:
+        assert list(_with_deadline(engine.map(engine_tasks.run_chore, [Chore(0, tmp_path, kills=1)]))) == [0]
+
+
+def test_a_failed_start_of_an_unneeded_task_does_not_block_others(
+    break_starts: Callable[[set[int]], list[int]],
+) -> None:
+    starts = break_starts({0, 1, 2})
+    with open_engine("local", 1) as engine:
+        engine.start(engine_tasks.square, range(5))
+        deadline = time.monotonic() + 20
+        while len(starts) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert len(starts) == 3  # the other tasks were dropped
+        assert list(_with_deadline(engine.map(engine_tasks.square, range(3)))) == [0, 1, 4]
+
+
+def test_fewer_workers_do_all_tasks_if_no_more_can_be_started(
+    break_starts: Callable[[set[int]], list[int]],
+) -> None:
+    break_starts(set(range(1, 1000)))
+    with open_engine("local", 3) as engine:
+        assert list(_with_deadline(engine.map(engine_tasks.square_slowly, range(9)))) == [n * n for n in range(9)]
+
+
+def test_an_engine_that_can_start_no_worker_is_one_line(break_starts: Callable[[set[int]], list[int]]) -> None:
+    break_starts(set(range(1000)))
+    with (
+        open_engine("local", 2) as engine,
+        pytest.raises(DoapError, match=r"^task 0 of square .*: no worker can be started \(.*Too many open files\); "),
+    ):
+        list(_with_deadline(engine.map(engine_tasks.square, range(3))))
+
+
+def test_a_lack_of_descriptors_ends_no_worker(capfd: pytest.CaptureFixture[str]) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open_engine("local", 3) as engine:
+        assert list(engine.map(engine_tasks.square, [1])) == [1]  # one worker runs
+        used = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+        free = [number for number in range(max(used) + 10) if number not in used]
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free[8], limits[1]))
+            results = list(_with_deadline(engine.map(engine_tasks.square_slowly, range(6))))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert results == [n * n for n in range(6)]
+    assert capfd.readouterr().err == ""
+
+
+def _with_deadline(results: Iterator[Any]) -> Iterator[Any]:
+    """Yield results; raise if they do not come within a minute."""
+
+    def stop(*_: object) -> None:
+        raise AssertionError("no result came")
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(60)
+    try:
+        yield from results
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+SLOW_MODULE = """
+import time
+time.sleep(2)
+import torch
+def threads(_):
+    import cv2, os
+    return torch.get_num_threads(), cv2.getNumThreads(), os.environ["OMP_NUM_THREADS"]
+"""
+
+STARTING_SCRIPT = """
+import os, pickle, sys, time
+print("run", flush=True)
+class State:
+    pass
+sys.modules["slow"] = type(sys)("slow")  # only the fork server imports it
+exec("def threads(_): pass", sys.modules["slow"].__dict__)
+import slow
+from doap.parallel import open_engine
+environment = dict(os.environ)
+with open_engine("local", 1) as engine:
+    engine.start(slow.threads, [0])
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        pickle.dumps(State())
+        assert os.environ == environment
+        time.sleep(0.01)
+    print(*next(engine.map(slow.threads, [0])))
+"""
+
+
+@pytest.mark.slow
+def test_this_process_does_not_change_while_workers_start(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_MODULE)
+    (tmp_path / "script.py").write_text(STARTING_SCRIPT)
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    run = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        env={**environment, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (run.stdout, run.stderr) == ("run\n1 1 1\n", "")
+
+
+@pytest.mark.slow
+def test_spawned_workers_use_one_thread_and_do_not_run_the_script(tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(SLOW_MODULE)
+    script = """
+from doap.parallel import local_engine, open_engine
+import tasks
+print("run", flush=True)
+local_engine.START_METHOD = "spawn"
+with open_engine("local", 1) as engine:
+    print(*next(engine.map(tasks.threads, [0])))
+"""
+    (tmp_path / "script.py").write_text(script)
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    run = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        env={**environment, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (run.stdout, run.stderr) == ("run\n1 1 1\n", "")
 
 
 SCRIPT = """

@@ -16,7 +16,7 @@ import pytest
 
 from doap import DoapError
 from doap.parallel import Engine, open_engine
-from doap.parallel.ray_engine import _check_address
+from doap.parallel.ray_engine import RayEngine, _check_address, open_ray
 from support import engine_tasks
 from support.engine_tasks import Chore
 
@@ -36,6 +36,68 @@ def test_ray_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
         open_engine("ray"),
     ):
         pass
+
+
+class FakeRay:
+    """A Ray that runs nothing, and notes what it is told.
+
+    Args:
+        error: Raised by `get`.
+    """
+
+    exceptions = ray.exceptions
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.calls: list[str] = []
+        self.is_running = False
+
+    def is_initialized(self) -> bool:
+        return self.is_running
+
+    def init(self, *_: object, **__: object) -> None:
+        self.is_running = True
+
+    def shutdown(self) -> None:
+        self.is_running = False
+        self.calls.append("shutdown")
+
+    def remote(self, *_: object) -> "FakeRay":
+        return self
+
+    def options(self, **_: object) -> "FakeRay":
+        return self
+
+    def get(self, _: object) -> int:
+        if self.error is not None:
+            raise self.error
+        return 7
+
+    def cancel(self, _: object, force: bool) -> None:
+        assert force
+        self.calls.append("cancel")
+
+
+def test_a_generator_that_outlives_its_engine_does_not_call_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay()
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with open_ray(1) as engine:
+        early, late = (engine.map(engine_tasks.square, range(9)) for _ in range(2))
+        assert next(early) == next(late) == 7
+        early.close()  # type: ignore[attr-defined]  # a generator
+        cancelled = fake.calls.copy()
+        assert cancelled == ["cancel"]
+    fake.init()  # by somebody else
+    late.close()  # type: ignore[attr-defined]
+    assert fake.calls == [*cancelled, "shutdown"]
+
+
+def test_a_ray_that_ends_is_one_line() -> None:
+    fake = FakeRay(ray.exceptions.LocalRayletDiedError())
+    with pytest.raises(DoapError, match=r"^Ray ended \(.*\); run the command again$") as caught:
+        list(RayEngine(fake, 1).map(engine_tasks.square, [1]))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -30,18 +30,28 @@ def open_ray(workers: int | None) -> Iterator["RayEngine"]:
     is_own = not ray.is_initialized()
     if is_own:
         _connect(ray, workers)
+    engine: RayEngine | None = None
     try:
-        yield RayEngine(ray, workers or int(ray.cluster_resources().get("CPU", 1)))
+        engine = RayEngine(ray, workers or int(ray.cluster_resources().get("CPU", 1)))
+        yield engine
     finally:
         if is_own:
+            if engine is not None:
+                engine.is_closed = True
             ray.shutdown()
 
 
 class RayEngine:
-    """Workers of Ray; see `doap.parallel.engine.Engine`."""
+    """Workers of Ray; see `doap.parallel.engine.Engine`.
+
+    Attributes:
+        workers: Number of processes.
+        is_closed: Whether Ray is shut down, or about to be; set by `open_ray`.
+    """
 
     def __init__(self, ray: Any, workers: int) -> None:
         self.workers = workers
+        self.is_closed = False
         self._ray = ray
         self._run = ray.remote(run_task).options(num_cpus=1, max_retries=MAX_RETRIES)
 
@@ -67,8 +77,7 @@ class RayEngine:
                 name, reference, task = pending.popleft()
                 yield result_or_died(partial(self._result, name, reference), task, died)
         finally:
-            for _, reference, _ in pending:
-                self._ray.cancel(reference, force=True)
+            self._cancel([reference for _, reference, _ in pending])
 
     def start(self, function: Callable[[Task], object], tasks: Iterable[Task]) -> None:
         """Start tasks whose results nobody needs; see `doap.parallel.engine.Engine`.
@@ -78,12 +87,21 @@ class RayEngine:
         for task in tasks:
             self._run.remote(function, task)
 
+    def _cancel(self, references: Iterable[Any]) -> None:
+        """Cancel tasks, unless Ray was shut down: a traceback may keep a generator until then, and Ray would start."""
+        if self.is_closed or not self._ray.is_initialized():
+            return
+        with suppress(self._ray.exceptions.RayError):  # of a Ray that ended
+            for reference in references:
+                self._ray.cancel(reference, force=True)
+
     def _result(self, name: str, reference: Any) -> object:
         """Wait for a result.
 
         Raises:
             Exception: The exception of the task.
             WorkerDiedError: If its worker died again and again.
+            DoapError: If Ray itself ended.
         """
         errors = self._ray.exceptions
         try:
@@ -94,6 +112,9 @@ class RayEngine:
             raise WorkerDiedError(
                 f"{name}: its worker died {MAX_RETRIES + 1} times, probably for lack of memory; use fewer workers"
             ) from error
+        except errors.RayError as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise DoapError(f"Ray ended ({reason}); run the command again") from error
 
 
 def _import_ray() -> Any:

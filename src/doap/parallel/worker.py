@@ -1,12 +1,11 @@
 """What runs in a worker process: a task, with one thread."""
 
-import contextlib
 import os
 import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing import connection, parent_process
 from typing import TypeVar
 
@@ -55,7 +54,10 @@ def use_one_thread() -> None:
 
 
 def prepare_worker() -> None:
-    """Prepare a local worker: it leaves Ctrl-C to its parent, and ends when its parent does, however that ends."""
+    """Prepare a local worker: it leaves Ctrl-C to its parent, and ends when its parent does, however that ends.
+
+    It runs before the first task is unpickled, hence before torch, OpenMP and OpenCV are loaded in a spawned process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(ONE_THREAD)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -66,18 +68,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
-
-
-@contextlib.contextmanager
-def environment_of_workers() -> Iterator[None]:
-    """Set the environment that processes started in the block inherit."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from doap import describe_patches, load
 from doap.app.learn import jobs
+from doap.app.learn import sessions as sessions_module
 from doap.app.learn.events import AnyEvent, Data, Done, Loss, Ranks, Validation
 from doap.app.learn.jobs import JOB, Training
 from doap.app.learn.sessions import Sessions
@@ -128,3 +130,23 @@ def test_a_training_that_is_stopped_before_it_begins_does_not_begin(images: list
     assert not next(views).is_stopped
     sessions.forget("visitor")
     assert [view.is_stopped for view in views] == [True]
+
+
+@pytest.mark.parametrize("is_leaving", [False, True], ids=["stops", "leaves"])
+def test_a_training_that_is_stopped_while_its_process_starts_ends(
+    images: list[tuple[str, Grey]], monkeypatch: pytest.MonkeyPatch, is_leaving: bool
+) -> None:
+    sessions = Sessions(2, 1)
+    started: list[Training] = []
+
+    def start(*arguments: Any) -> Training:
+        started.append(Training(*arguments))
+        sessions.forget("visitor") if is_leaving else sessions.stop("visitor")
+        return started[0]
+
+    monkeypatch.setattr(sessions_module, "Training", start)
+    sessions.expect("visitor")
+    assert [view.is_stopped for view in sessions.run("visitor", images, "real")] == [True]
+    assert not sessions.is_busy
+    assert started[0].process.poll() is not None
+    assert not started[0].folder.exists()

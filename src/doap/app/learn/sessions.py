@@ -40,19 +40,17 @@ class Sessions:
         """Train, yield the view about once per second, and remove all files at the end.
 
         The last view has `files` if the training is finished; they exist until the generator goes on. A training that
-        was stopped after `expect` does not begin.
+        was stopped after `expect` does not begin, or ends at once if its process was just being started.
 
         Raises:
             DoapError: If the training fails.
         """
-        if self.view(visitor).is_stopped:
-            yield self.view(visitor)
-            return
+        expected = self.view(visitor)
         view = LearnView(query=query)
-        training = Training(photos, kind, self._seconds)
-        with self._lock:
-            self._keep(visitor, view)
-            self._running[visitor] = training
+        training = None if expected.is_stopped else Training(photos, kind, self._seconds)
+        if training is None or not self._begin(visitor, training, expected, view):
+            yield expected
+            return
         try:
             for events in training.events(UPDATE_SECONDS):
                 for event in events:
@@ -66,6 +64,16 @@ class Sessions:
             with self._lock:
                 self._running.pop(visitor, None)
             training.stop()
+
+    def _begin(self, visitor: str, training: Training, expected: LearnView, view: LearnView) -> bool:
+        """Take note of a training that has begun; end it and return False if it was stopped meanwhile."""
+        with self._lock:
+            if not expected.is_stopped:
+                self._keep(visitor, view)
+                self._running[visitor] = training
+                return True
+        training.stop()
+        return False
 
     def _keep(self, visitor: str, view: LearnView) -> None:
         """Keep a view, and drop the least recently started ones."""
@@ -81,12 +89,12 @@ class Sessions:
 
     def stop(self, visitor: str) -> LearnView:
         """Stop the training of a visitor, if one runs, remove its files and return its view."""
-        view = self.view(visitor)
-        with self._lock:
+        with self._lock:  # at once: a training that begins between these lines would go on
+            view = self._views.get(visitor, LearnView())
             training = self._running.get(visitor)
+            view.is_stopped = view.done is None
         if training is not None:
             training.stop()
-        view.is_stopped = view.done is None
         return view
 
     def forget(self, visitor: str) -> None:

@@ -8,6 +8,7 @@ import gradio as gr
 import numpy as np
 from gradio.context import Context
 
+from doap.app.holders import open_holders
 from doap.app.learn.events import Stage
 from doap.app.learn.photos import MIN_PHOTOS
 from doap.app.learn.query import QUANTILES
@@ -74,6 +75,7 @@ def build_tab(settings: AppSettings) -> None:
             _check_number(paths or [], settings)
         except DoapError as error:
             return render_summary(LearnView(failure=str(error)))
+        open_holders(settings).hold(_visitor(request), "learn", paths or [])
         sessions.expect(_visitor(request))
         return render_summary(LearnView(stage=Stage(TURN if sessions.is_busy else "starting", 0)))
 

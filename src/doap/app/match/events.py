@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from doap.app.holders import open_holders
 from doap.app.match.code import command_lines, python_code
 from doap.app.match.downloads import FORMATS, ROUTE
 from doap.app.match.examples import find_example
@@ -42,6 +43,7 @@ class MatchEvents:
     def __init__(self, settings: AppSettings, store: SessionStore) -> None:
         self._settings = settings
         self._store = store
+        self._holders = open_holders(settings)
 
     @reports_errors
     def run(
@@ -64,6 +66,8 @@ class MatchEvents:
                 raise DoapError("choose two pictures, or an example")
             options = self._options(methods, keypoints, ratio, geometry, threshold, wide)
             last = self._store.get(visitor)
+            shown = [picture.path for picture in last.pictures] if last else []  # stay if the work is cancelled
+            self._holders.hold(visitor, "match", [first, second, *shown])
             if last and last.options == options and [str(one.path) for one in last.pictures] == [first, second]:
                 yield self._finish(last, view, visitor)  # pressed again
             else:
@@ -125,11 +129,11 @@ class MatchEvents:
             gr.Info("Press Match first.", duration=3)
 
     def leave(self, request: gr.Request) -> None:
-        """Forget a visitor who left, and delete the pictures of the last matches."""
-        session = self._store.drop(str(request.session_hash))
-        for picture in session.pictures if session else ():
-            if not picture.is_example:
-                picture.path.unlink(missing_ok=True)
+        """Forget a visitor who left, and delete the pictures of the last matches, unless others use them."""
+        visitor = str(request.session_hash)
+        session = self._store.drop(visitor)
+        self._holders.release(visitor)
+        self._holders.delete(_own_paths(session))
 
     def _options(
         self, methods: list[str], keypoints: int, ratio: float, geometry: Geometry, threshold: float, wide: bool
@@ -156,11 +160,9 @@ class MatchEvents:
         yield self._finish(session, view, visitor)
 
     def _forget_pictures(self, visitor: str, kept: set[Path]) -> None:
-        """Delete the pictures of earlier matches of a visitor, except those that are still chosen."""
-        old = self._store.get(visitor)
-        for picture in old.pictures if old else ():
-            if not picture.is_example and picture.path not in kept:
-                picture.path.unlink(missing_ok=True)
+        """Delete the pictures of earlier matches of a visitor, except those still chosen or used by others."""
+        self._holders.hold(visitor, "match", kept)
+        self._holders.delete(_own_paths(self._store.get(visitor)))
 
     def _finish(self, session: MatchSession, view: View, visitor: str) -> Update:
         self._store.put(visitor, session)
@@ -174,6 +176,11 @@ class MatchEvents:
             python_code(session, device),
             command_lines(session, device),
         )
+
+
+def _own_paths(session: MatchSession | None) -> list[Path]:
+    """Return the files of pictures that are no examples."""
+    return [picture.path for picture in session.pictures if not picture.is_example] if session else []
 
 
 def _ratio(value: float) -> float | None:

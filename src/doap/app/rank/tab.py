@@ -6,6 +6,7 @@ import gradio as gr
 import numpy as np
 from gradio.context import Context
 
+from doap.app.holders import open_holders
 from doap.app.methods import check_methods, label_method, list_methods
 from doap.app.rank.drawing import to_image_point
 from doap.app.rank.pairs import EXAMPLES, KEYPOINTS, MAX_SIDE, own_pair
@@ -88,9 +89,10 @@ def build_tab(settings: AppSettings) -> None:
         return show(pair_key, name, store.get(pair_key).first_query())
 
     @reports_errors
-    def use_own(old: str, name: str, *paths: str | None) -> list[Any]:
+    def use_own(request: gr.Request, old: str, name: str, *paths: str | None) -> list[Any]:
         if not all(paths):
             raise DoapError("choose two pictures first")
+        open_holders(settings).hold(str(request.session_hash), "rank", map(str, paths))
         pair = own_pair(*(np.asarray(read_image(read_upload(str(path), settings, MAX_SIDE))) for path in paths))
         store.remove(old)
         return [*show(store.add(pair), name, pair.first_query()), None]
