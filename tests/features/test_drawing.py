@@ -19,6 +19,7 @@ from doap.features.drawing import (
     WRONG,
     Picture,
     draw_image_matches,
+    draw_keypoints,
     draw_matches,
     render_matches,
 )
@@ -148,3 +149,12 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DoapError, match=r"m\.doc: figures are written as \.png, \.jpg or \.pdf"):
         draw_matches(FIRST, SECOND, np.zeros((0, 2)), np.zeros((0, 2)), "", tmp_path / "m.doc")
     assert not list(tmp_path.iterdir())
+
+
+def test_points_far_outside_are_drawn_towards() -> None:
+    far = np.array([[1e9, 100.0], [-1e12, 50.0], [30.0, 1e9]])
+    assert saturation(render_matches(FIRST, SECOND, np.full((3, 2), 50.0), far, "")).any()
+    frames = np.zeros((3, 2, 3), np.float32)
+    frames[:, 0, 0] = frames[:, 1, 1] = 1e9
+    frames[:, :, 2] = far
+    assert draw_keypoints(FIRST, frames, FIRST.shape).shape == (*FIRST.shape, 3)

@@ -70,6 +70,14 @@ def test_sixteen_bit_is_scaled_as_in_files_and_bool_is_black_and_white(tmp_path:
     assert np.unique(np.asarray(read_image(LUMA > 99))).tolist() == [0, 255]
 
 
+def test_the_alpha_of_sixteen_bit_does_not_scale_the_colours() -> None:
+    deep = COLOUR.astype(np.uint16) * 16  # data of 12 bit
+    opaque = np.dstack([deep, np.full(deep.shape[:2], 65535, np.uint16)])
+    np.testing.assert_array_equal(read_image(opaque), read_image(deep))
+    opaque[:, :, 3] = 0
+    assert np.unique(np.asarray(read_image(opaque))).tolist() == [128]
+
+
 @pytest.mark.parametrize(
     ("image", "message"),
     [

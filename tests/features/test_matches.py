@@ -1,5 +1,6 @@
 """Matches: points, conversion to OpenCV, other geometries, drawing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -108,3 +109,13 @@ def test_verified_matches_are_drawn(tmp_path: Path, factor: int) -> None:
     assert (picture[:TITLE_HEIGHT] < 128).any()  # the title
     with pytest.raises(doap.DoapError, match=r"m\.doc: figures are written as"):
         matches.draw(image, image, features, features, tmp_path / "m.doc")
+
+
+def test_matches_that_agree_on_no_geometry_are_not_drawn() -> None:
+    features = random_features(30)
+    image = np.zeros(features.size, np.uint8)
+    plain = doap.match(features, features, geometry=None)
+    rejected = replace(plain, geometry="fundamental", inliers=np.zeros(len(plain), bool))
+    drawn, empty = (np.ptp(m.draw(image, image, features, features, title=""), axis=2) for m in (plain, rejected))
+    assert drawn.any()
+    assert not empty.any()

@@ -164,6 +164,57 @@ def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
         doap.Features.load(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", np.array(["a"] * 2000)),
+        ("model", 5),
+        ("size", np.array(["a", "b"])),
+        ("size", np.array([10.5, 20.1])),
+        ("size", np.array([0, 10])),
+        ("frames", np.full((5, 2, 3), "x")),
+        ("frames", np.ones((5, 2, 3), complex)),
+        ("frames", 1.0),
+        ("descriptors", np.full((5, 8), "x")),
+        ("responses", np.full(5, "x")),
+        ("responses", 3.0),
+        ("precision", np.array(["a", "b"])),
+        ("step", np.ones(3)),
+        ("step", np.nan),
+    ],
+)
+def test_features_of_other_types_are_damaged(tmp_path: Path, name: str, value: Any) -> None:
+    path = tmp_path / "image.npz"
+    save_arrays(path, random_features(5).to_record("uint8") | {name: value})
+    for model in (None, "test"):
+        with pytest.raises(doap.DoapError, match=r"image\.npz: damaged \([^\n]*\); describe the image again$"):
+            doap.Features.load(path, model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("indices", np.full((60, 2), "x")),
+        ("indices", 1),
+        ("distances", np.full(60, "x")),
+        ("second_distances", 1.0),
+        ("inliers", np.ones(60)),
+        ("inliers", True),
+        ("geometry", 5),
+        ("geometry", np.array(["a"] * 2000)),
+        ("matrix", np.eye(4)),
+        ("rotation", "x"),
+        ("translation", np.array(["x"] * 3)),
+    ],
+)
+def test_matches_of_other_types_are_damaged(tmp_path: Path, name: str, value: Any) -> None:
+    path = tmp_path / "pair.npz"
+    features = random_features(60)
+    save_arrays(path, doap.match(features, features, geometry=None).to_record() | {name: value})
+    with pytest.raises(doap.DoapError, match=r"pair\.npz: damaged \([^\n]*\); match the images again$"):
+        doap.Matches.load(path)
+
+
 def test_missing_files_and_other_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(doap.DoapError, match=r"none\.npz: no such file"):
         doap.Features.load(tmp_path / "none.npz")

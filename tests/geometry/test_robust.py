@@ -1,6 +1,7 @@
 import math
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -146,6 +147,25 @@ def test_the_pose_of_two_cameras_is_found_among_outliers(outliers: int, threshol
     np.testing.assert_allclose(
         np.linalg.svd(result.matrix)[1] / np.linalg.svd(result.matrix)[1][0], [1, 1, 0], atol=1e-6
     )
+
+
+@pytest.mark.parametrize("distance", [100, 200])
+def test_the_pose_is_that_of_points_farther_than_fifty_baselines(distance: float) -> None:
+    camera = np.array([[1000, 0, 640], [0, 1000, 480], [0, 0, 1.0]])
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        rotation = cv2.Rodrigues(random.normal(0, 0.05, 3))[0]
+        translation = random.normal(size=3) * (1, 1, 0.3)
+        translation /= np.linalg.norm(translation)
+        first = random.uniform(0, (1280, 960), (400, 2))
+        rays = np.column_stack([first, np.ones(400)]) @ np.linalg.inv(camera).T
+        points = rays * random.uniform(distance, 2 * distance, (400, 1))
+        projected = (points @ rotation.T + translation) @ camera.T
+        result = verify(first, projected[:, :2] / projected[:, 2:], (960, 1280), "essential", 1.0, camera)
+        assert result.rotation is not None
+        assert result.translation is not None
+        np.testing.assert_allclose(result.rotation, rotation, atol=0.01)
+        np.testing.assert_allclose(result.translation, translation, atol=0.2)
 
 
 def test_one_matrix_serves_two_images_of_the_same_camera() -> None:

@@ -218,6 +218,31 @@ def test_a_batch_equals_its_images(crop: Grey) -> None:
         detect_batch(images[0])
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("dog", "baumberg"), ("dog", "learned"), ("hessian-affine", "detected"), ("vlfeat-harris-affine", "baumberg")],
+)
+@pytest.mark.parametrize("mode", ["autocast", "float64"])
+def test_autocast_and_the_default_type_change_nothing(
+    crop: Grey, name: str, kind: detection.FrameShape, mode: str
+) -> None:
+    expected = detect(crop, name, kind, max_keypoints=30)
+    if mode == "autocast":
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = detect(crop, name, kind, max_keypoints=30)
+            (batched,) = detect_batch(torch.from_numpy(crop)[None], name, kind, max_keypoints=30)
+    else:
+        torch.set_default_dtype(torch.float64)
+        try:
+            found = detect(crop, name, kind, max_keypoints=30)
+            (batched,) = detect_batch(torch.from_numpy(crop)[None], name, kind, max_keypoints=30)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    for one in (found, batched):
+        assert one.frames.dtype == np.float32
+        np.testing.assert_allclose(one.frames, expected.frames, rtol=1e-4, atol=1e-4)
+
+
 def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU plays the device: the same code runs on CUDA."""
     calls = []

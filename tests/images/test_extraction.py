@@ -237,3 +237,22 @@ def test_common_operations_sample_the_same_as_a_loop_over_levels(shape: tuple[in
     assert set(numbers.tolist()) == set(range(len(pyramid)))
     gathered = pyramid._gather(torch.from_numpy(points), numbers)
     torch.testing.assert_close(gathered, pyramid.sample(torch.from_numpy(points), spacing), rtol=0, atol=0.01)
+
+
+def test_autocast_and_the_default_type_do_not_move_sample_points(photo: Grey) -> None:
+    frames = torch.from_numpy(detect_dog(photo, 20))
+    pyramid = Pyramid(photo)
+    points, spacing = extraction.patch_points(frames, 32, 12.0)
+    samples = pyramid.sample(points, spacing)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = extraction.patch_points(frames, 32, 12.0)
+        assert torch.equal(cast[0], points)
+        assert torch.equal(pyramid.sample(*cast), samples)
+        assert torch.is_autocast_enabled("cpu")
+    extraction._binomial.cache_clear()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert extraction._halve(pyramid.level(0)).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+        extraction._binomial.cache_clear()

@@ -3,9 +3,11 @@ import os
 import re
 import struct
 import tracemalloc
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -218,3 +220,40 @@ def test_photos_are_found_below_folders(tmp_path: Path) -> None:
 def make_empty(tmp_path: Path) -> Path:
     (tmp_path / "empty").mkdir()
     return tmp_path / "empty"
+
+
+def test_filters_of_warnings_that_another_thread_sets_meanwhile_remain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.fromarray(RAMP).save(tmp_path / "a.png")
+    original = Image.open
+
+    def open_and_filter(*args: Any, **kwargs: Any) -> Image.Image:
+        warnings.simplefilter("error", FutureWarning)  # as another thread would
+        return original(*args, **kwargs)
+
+    with warnings.catch_warnings():
+        monkeypatch.setattr(Image, "open", open_and_filter)
+        filters = warnings.filters
+        read_grey(tmp_path / "a.png")
+        assert warnings.filters is filters
+        assert ("error", None, FutureWarning, None, 0) in warnings.filters
+        count = len(warnings.filters)
+        read_grey(tmp_path / "a.png")
+        assert len(warnings.filters) == count
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "LA", "PA", "La", "I", "F", "I;16"])
+def test_pil_images_without_pixels_are_refused(mode: str) -> None:
+    with pytest.raises(DoapError, match=r"^an image must have at least one pixel, not 0x5$"):
+        read_image(Image.new(mode, (0, 5)))
+
+
+def test_pil_images_that_cannot_be_decoded_are_refused_in_one_line(tmp_path: Path) -> None:
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (99, 99), dtype=np.uint8)).save(tmp_path / "a.jpg")
+    truncated = Image.open(io.BytesIO((tmp_path / "a.jpg").read_bytes()[:2000]))
+    closed = Image.open(tmp_path / "a.jpg")
+    closed.close()
+    for image in (truncated, closed):
+        with pytest.raises(DoapError, match=r"^the PIL image: cannot be decoded \([^\n]*\); open another one$"):
+            read_image(image)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from doap import devices, onednn
 from doap.matching import maxima, vectors
+from doap.matching.bits import MAX_BITS
 from doap.matching.nearest import PairSearch, distinctive_matches, mutual_nearest, nearest, search_matches
 from doap.types import Descriptors
 
@@ -303,3 +304,27 @@ def test_gpu_results_are_the_cpus(dimensions: int, with_triton: bool, monkeypatc
             result = search_matches(torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda(), mutual)
             for x, y in zip(vars(expected).values(), vars(result).values(), strict=True):
                 np.testing.assert_array_equal(x, y.cpu().numpy())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.uint8])
+def test_tensors_need_not_be_contiguous(dtype: torch.dtype) -> None:
+    first, second = ((100 * torch.rand(32, count)).to(dtype).T for count in (100, 90))
+    for found, expected in zip(nearest(first, second), nearest(first.contiguous(), second.contiguous()), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("exponent", [-90, -52, -40, 90])
+def test_the_scale_of_float64_does_not_matter(exponent: int) -> None:
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        first, second = (random.normal(size=(257, 2)) for _ in range(2))
+        check(first * 10.0**exponent, second * 10.0**exponent)
+
+
+def test_bit_strings_that_are_too_long_are_refused() -> None:
+    longest = np.zeros((1, MAX_BITS // 8), np.uint8)
+    assert nearest(longest, ~longest)[1].tolist() == [MAX_BITS]
+    assert search_matches(longest, ~longest).second_distances.tolist() == [np.inf]
+    long = np.zeros((3, MAX_BITS // 8 + 1), np.uint8)
+    with pytest.raises(ValueError, match=r"^bit strings have 16,384 bits, at most 16,376 can be compared$"):
+        nearest(long, long)

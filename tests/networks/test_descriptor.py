@@ -1,3 +1,4 @@
+import copy
 import re
 import warnings
 
@@ -53,6 +54,17 @@ def test_batches_change_nothing_and_empty_input_is_fine(kind: Kind, monkeypatch:
     else:  # the sign of an activation close to 0 may change by rounding
         assert (np.unpackbits(in_batches) != np.unpackbits(whole)).mean() < 0.005
     assert describe_patches(PATCHES[:0], describer).shape == (0, whole.shape[1])
+
+
+def test_every_module_keeps_its_mode() -> None:
+    real = model("real").train()
+    frozen = next(module for module in real.modules() if isinstance(module, torch.nn.BatchNorm2d)).eval()
+    expected = describe_patches(PATCHES, copy.deepcopy(real).eval())
+    np.testing.assert_array_equal(describe_patches(PATCHES, real), expected)
+    assert [module for module in real.modules() if not module.training] == [frozen]
+    with pytest.raises(RuntimeError):
+        describe_patches(PATCHES, real.to("meta"))
+    assert real.training
 
 
 def test_patches_may_be_read_only_or_flipped() -> None:

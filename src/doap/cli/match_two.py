@@ -43,7 +43,8 @@ def match_two(
     If `wide`, views of the images are synthesised until they match; see `doap.match_wide`.
 
     Raises:
-        DoapError: If a file cannot be read or written, or a picture is asked for where an image is missing.
+        DoapError: If a file cannot be read or written, or would overwrite another one, or a picture is asked for where
+            an image is missing.
     """
     from doap.features.drawing import check_picture_format
     from doap.features.report import report_matches
@@ -56,6 +57,7 @@ def match_two(
         raise DoapError("--wide takes two images, not their features: it synthesises views of them")
     picture = output or Path("matches.png")
     is_drawn = figure and has_images
+    _check_overwriting(paths, picture if is_drawn else None, json_file)
     if is_drawn:
         check_picture_format(picture)
     if json_file:
@@ -88,6 +90,17 @@ def match_two(
         say(_step_text(found))
     if is_drawn:
         say(f"drawn in {picture}")
+
+
+def _check_overwriting(inputs: tuple[Path, Path], picture: Path | None, json_file: Path | None) -> None:
+    """Raise a `DoapError` if an output is one of the inputs, or if both outputs are the same file."""
+    taken = {path.resolve(): "overwrite an input" for path in inputs}
+    for option, output in (("-o", picture), ("--json", json_file)):
+        if output is None:
+            continue
+        if output.resolve() in taken:
+            raise DoapError(f"{output}: would {taken[output.resolve()]}; choose another path with {option}")
+        taken[output.resolve()] = "overwrite the picture"
 
 
 def _match_wide(paths: tuple[Path, Path], describing: Describing, settings: "MatchSettings") -> "WideMatches":

@@ -31,6 +31,7 @@ LINE_OPACITY = 0.6
 DOT_RADIUS = 2.5
 ELLIPSE_POINTS = 24
 SUBPIXEL_BITS = 4  # OpenCV's fixed-point coordinates
+MAX_COORDINATE = 1e7  # of points in pixels: far outside of any picture, and in the range of OpenCV's integers
 
 
 def check_picture_format(path: Path) -> None:
@@ -116,7 +117,7 @@ def draw_keypoints(image: ImageLike, frames: Frames, size: tuple[int, int], path
     grey, points = _reduce(image, size, outlines.reshape(-1, 2))
     picture = np.repeat(grey[:, :, None], 3, 2)
     for outline, colour in zip(
-        np.round(points.reshape(outlines.shape) * 2**SUBPIXEL_BITS).astype(np.int32),
+        _to_fixed(points.reshape(outlines.shape)),
         _rainbow(frames[:, 1, 2].astype(np.float64)).tolist(),
         strict=True,
     ):
@@ -241,9 +242,15 @@ def _write_title(picture: Picture, title: str) -> Picture:
     return np.asarray(canvas)
 
 
-def _fixed(point: NDArray[np.float64]) -> tuple[int, int]:
-    x, y = np.round(point * 2**SUBPIXEL_BITS)
-    return int(x), int(y)
+def _to_fixed(points: Points) -> NDArray[np.int32]:
+    """Convert coordinates to OpenCV's fixed point; points far outside are moved to within its range."""
+    inside = np.clip(points, -MAX_COORDINATE, MAX_COORDINATE)
+    return np.asarray(np.round(inside * 2**SUBPIXEL_BITS), np.int32)
+
+
+def _fixed(point: Points) -> tuple[int, int]:
+    x, y = _to_fixed(point).tolist()
+    return x, y
 
 
 def _scalar(colour: NDArray[np.integer]) -> tuple[int, int, int]:

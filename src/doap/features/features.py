@@ -1,5 +1,6 @@
 """Features of one image: frames and descriptors."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from doap.features.drawing import Picture, draw_keypoints
 from doap.features.image_input import ImageLike
 from doap.features.keypoint_input import frame_angles, frame_scales
 from doap.features.precision import decode, encode
-from doap.features.storage import Record, load_record, require, save_record
+from doap.features.storage import Record, check_real, load_record, require, save_record
 from doap.networks.descriptor import Descriptor
 from doap.types import Descriptors, Frames
 
@@ -44,18 +45,21 @@ class Features:
 
     def __post_init__(self) -> None:
         for name in ("frames", "descriptors", "responses"):
-            value = getattr(self, name)
-            if not isinstance(value, np.ndarray) and (name, value) != ("responses", None):
-                raise DoapError(f"{name} must be an array, not {type(value).__name__}")
-        count = len(self.frames)
-        if self.frames.shape[1:] != (2, 3):
+            if name != "responses" or self.responses is not None:
+                check_real(name, getattr(self, name))
+        if self.frames.ndim != 3 or self.frames.shape[1:] != (2, 3):
             raise DoapError(f"frames must be (N, 2, 3), not {self.frames.shape}")
+        count = len(self.frames)
         if self.descriptors.ndim != 2 or len(self.descriptors) != count:
             raise DoapError(f"descriptors must be ({count}, D), one row per frame, not {self.descriptors.shape}")
         if self.descriptors.dtype != np.uint8 and not np.issubdtype(self.descriptors.dtype, np.floating):
             raise DoapError(f"descriptors must be floating-point, or bits in uint8, not {self.descriptors.dtype}")
         if self.responses is not None and self.responses.shape != (count,):
             raise DoapError(f"responses must be ({count},), one per frame, not {self.responses.shape}")
+        if len(self.size) != 2 or not all(_is_side(side) for side in self.size):
+            raise DoapError(f"size must be (height, width), two whole numbers of pixels, not {self.size}")
+        if not isinstance(self.model, str):
+            raise DoapError(f"model must be the name of a model, not {type(self.model).__name__}")
 
     def __repr__(self) -> str:
         height, width = self.size
@@ -194,18 +198,33 @@ class Features:
         """
         entries: dict[str, Any] = dict(record)
         require(entries, ("frames", "descriptors", "size", "model"), where)
-        if model is not None and entries["model"] != model:
-            raise DoapError(f"{where}: features of {entries['model']}, not of {model}; describe the image again")
-        descriptors = np.asarray(entries["descriptors"])
-        is_real = entries.get("precision", "binary" if descriptors.dtype == np.uint8 else "float32") != "binary"
         try:
             height, width = entries["size"].tolist()
-            return cls(
-                entries["frames"],
-                decode(descriptors, entries.get("step", 1.0)) if is_real else descriptors,
-                (height, width),
-                entries["model"],
-                entries.get("responses"),
+            features = cls(
+                entries["frames"], _descriptors(entries), (height, width), entries["model"], entries.get("responses")
             )
-        except (DoapError, ValueError, AttributeError) as error:
+            if 0 in features.size:
+                raise DoapError(f"size must be at least one pixel each, not {features.size}")
+        except (DoapError, ValueError, AttributeError, TypeError) as error:
             raise DoapError(f"{where}: damaged ({error}); describe the image again") from error
+        if model is not None and features.model != model:
+            raise DoapError(f"{where}: features of {features.model}, not of {model}; describe the image again")
+        return features
+
+
+def _is_side(side: object) -> bool:
+    return isinstance(side, int | np.integer) and not isinstance(side, bool) and bool(side >= 0)
+
+
+def _descriptors(entries: dict[str, Any]) -> Descriptors:
+    """Return the descriptors of the entries of a file, as `Features` holds them."""
+    stored, step = entries["descriptors"], entries.get("step", 1.0)
+    check_real("descriptors", stored)
+    precision = entries.get("precision", "binary" if stored.dtype == np.uint8 else "float32")
+    if not isinstance(precision, str):
+        raise DoapError(f"precision must be a name, not {type(precision).__name__}")
+    if precision == "binary":
+        return np.asarray(stored)
+    if not isinstance(step, int | float) or not math.isfinite(step):
+        raise DoapError("step must be a finite number")
+    return decode(stored, step)

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from doap.errors import DoapError
-from doap.images.reading import read_grey, to_grey
+from doap.images.reading import grey_from_pil, read_grey, to_grey
 from doap.types import Grey
 
 ImageLike = str | Path | NDArray[Any] | Image.Image | Tensor
@@ -29,7 +29,7 @@ def read_image(image: ImageLike) -> GreyImage:
     - Path: one of `doap.images.reading.FORMATS`, upright; see `doap.read_grey`.
     - PIL image, of any mode.
     - Array, (H, W), (H, W, 1), (H, W, 3) RGB or (H, W, 4) RGBA: uint8 in 0..255; bool; uint16, scaled so that its
-      largest value becomes 255, as files of 16 bit are; or float in 0..1.
+      largest value becomes 255, as grey files of 16 bit are, but alpha always by its range; or float in 0..1.
     - Tensor, (H, W), (1, H, W) or (3, H, W) RGB: uint8 in 0..255, or float in 0..1 as kornia's.
 
     The type alone decides the range; values outside it are refused.
@@ -40,7 +40,7 @@ def read_image(image: ImageLike) -> GreyImage:
     if isinstance(image, str | Path):
         return read_grey(image)
     if isinstance(image, Image.Image):
-        return to_grey(image)
+        return grey_from_pil(image)
     if isinstance(image, Tensor):
         return _grey_tensor(image)
     array = np.asarray(image)
@@ -93,7 +93,7 @@ def _grey_array(array: NDArray[Any]) -> Grey:
     if array.dtype == np.bool_:
         values = array * np.uint8(255)
     elif array.dtype == np.uint16:
-        values = np.round(array * (255 / max(int(array.max()), 1))).astype(np.uint8)
+        values = _deep_to_bytes(array)
     elif array.dtype.kind == "f":
         _check_range(float(array.min()), float(array.max()))
         values = np.round(array * 255).astype(np.uint8)
@@ -105,6 +105,15 @@ def _grey_array(array: NDArray[Any]) -> Grey:
         return to_grey(Image.fromarray(np.ascontiguousarray(values)))
     # A mirrored image of one row counts as contiguous, but torch takes no negative strides.
     return values.copy() if min(values.strides) < 0 else values
+
+
+def _deep_to_bytes(array: NDArray[np.uint16]) -> NDArray[np.uint8]:
+    """Map 0 to 0 and the largest value to 255; alpha, of a fourth channel, by the range of its type."""
+    has_alpha = array.ndim == 3 and array.shape[2] == 4
+    largest = np.full(array.shape[2:], max(int((array[:, :, :3] if has_alpha else array).max()), 1))
+    if has_alpha:
+        largest[3] = np.iinfo(np.uint16).max
+    return np.round(array * (255 / largest)).astype(np.uint8)
 
 
 def _grey_tensor(image: Tensor) -> Tensor:

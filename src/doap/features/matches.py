@@ -13,7 +13,7 @@ from doap.errors import DoapError
 from doap.features.drawing import Picture, draw_image_matches
 from doap.features.features import Features
 from doap.features.image_input import ImageLike
-from doap.features.storage import Record, load_record, require, save_record
+from doap.features.storage import Record, check_real, load_record, require, save_record
 from doap.geometry.robust import Cameras, verify
 
 Points = NDArray[np.float32]
@@ -47,14 +47,26 @@ class Matches:
     translation: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        count = len(self.indices)
-        if self.indices.shape != (count, 2):
+        for name in ("indices", "distances", "second_distances"):
+            check_real(name, getattr(self, name))
+        if self.indices.ndim != 2 or self.indices.shape[1] != 2:
             raise DoapError(f"indices of matches must be (P, 2), not {self.indices.shape}")
+        count = len(self.indices)
+        if not isinstance(self.inliers, np.ndarray) or self.inliers.dtype != np.bool_:
+            raise DoapError("inliers must be an array of bool")
         if not np.issubdtype(self.indices.dtype, np.integer) or (self.indices < 0).any():
             raise DoapError("indices of matches must be integers of at least 0")
         for name in ("distances", "second_distances", "inliers"):
             if getattr(self, name).shape != (count,):
                 raise DoapError(f"{name} must be ({count},), one per match, not {getattr(self, name).shape}")
+        if self.geometry is not None and not isinstance(self.geometry, str):
+            raise DoapError(f"geometry must be a name or None, not {type(self.geometry).__name__}")
+        for name, shape in (("matrix", (3, 3)), ("rotation", (3, 3)), ("translation", (3,))):
+            value = getattr(self, name)
+            if value is not None:
+                check_real(name, value)
+                if value.shape != shape:
+                    raise DoapError(f"{name} must be {shape}, not {value.shape}")
 
     def __repr__(self) -> str:
         return f"Matches({len(self)} matches, {int(self.inliers.sum())} inliers, {self.geometry})"
@@ -113,7 +125,9 @@ class Matches:
         path: str | Path | None = None,
         title: str | None = None,
     ) -> Picture:
-        """Draw the images side by side with lines between the verified matches, or all if none were verified.
+        """Draw the images side by side, with lines between the matches.
+
+        If a geometry was asked for, only the verified matches are drawn, none if the matches agree on no geometry.
 
         Args:
             first_image: The first image, in any form that `detect_and_describe` takes.
@@ -166,7 +180,7 @@ class Matches:
         require(entries, ARRAYS, where)
         try:
             return cls(*(entries[name] for name in ARRAYS), *(entries.get(name) for name in OPTIONAL))
-        except (DoapError, AttributeError) as error:
+        except (DoapError, AttributeError, TypeError) as error:
             raise DoapError(f"{where}: damaged ({error}); match the images again") from error
 
 

@@ -150,6 +150,14 @@ def _first_record(group: "h5py.Group") -> str:
     return f"{name}/{below}" if below else name
 
 
+def check_real(name: str, array: object) -> None:
+    """Raise a `DoapError` unless an object is an array of integers or floating-point numbers."""
+    if not isinstance(array, np.ndarray):
+        raise DoapError(f"{name} must be an array, not {type(array).__name__}")
+    if array.dtype.kind not in "iuf":
+        raise DoapError(f"{name} must be numbers, not {array.dtype}")
+
+
 def require(record: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
     """Raise a `DoapError` if a record lacks one of the entries."""
     missing = [name for name in names if name not in record]

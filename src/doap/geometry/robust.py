@@ -15,6 +15,7 @@ SAMPLE_SIZE = {"fundamental": 7, "homography": 4, "essential": 5}  # points that
 CONFIDENCE = 0.9999
 MAX_ITERATIONS = 20_000
 MAX_LOG_NFA = -3.0  # a model is accepted below this
+MAX_DISTANCE = 1e9  # of points that decide between the poses of an essential matrix, in baselines
 
 Matrix = NDArray[np.float64]
 Points = NDArray[np.floating]
@@ -61,7 +62,8 @@ def verify(
         size: (height, width) of the second image.
         geometry: The model to fit: "fundamental" for any scene, "homography" for a plane or a rotating camera,
             "essential" for any scene and known cameras, which also gives their relative pose.
-        threshold: Maximum distance in pixels of an inlier from its epipolar line or its predicted position.
+        threshold: Maximum error of an inlier in pixels: its Sampson distance from a fundamental or essential matrix,
+            its distance from the position that a homography predicts.
         cameras: Intrinsics of the images, for "essential": one (3, 3) matrix for both, or a pair of them.
 
     Raises:
@@ -106,7 +108,8 @@ def recover_pose(essential: Matrix, first: Points, second: Points, cameras: Sequ
         (3, 3) rotation R; (3,) unit vector t: a point X of the first camera is R X + t in the second.
     """
     a, b = _normalise(first, cameras[0]), _normalise(second, cameras[1])
-    _, rotation, translation, _ = cv2.recoverPose(essential, a, b, np.eye(3))
+    # Points of any distance count: by default, OpenCV leaves out those farther than 50 baselines.
+    _, rotation, translation, _, _ = cv2.recoverPose(essential, a, b, np.eye(3), distanceThresh=MAX_DISTANCE)
     return np.asarray(rotation, np.float64), np.asarray(translation, np.float64).ravel()
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from doap.geometry.rotations import rotation_matrices
 from doap.images.extraction import CHUNK_SIZE, Pyramid, axis_lengths, to_image_points
+from doap.images.full_precision import without_autocast
 from doap.types import Frames, Grey
 
 
@@ -56,9 +57,10 @@ def affine_shape(image: Grey | Pyramid, frames: Frames) -> Frames:
     """
     pyramid = image if isinstance(image, Pyramid) else Pyramid(image)
     shaped, converged = adapt_shapes(pyramid, frames)
-    return shaped[converged]
+    return np.asarray(shaped[converged])
 
 
+@without_autocast
 def adapt_shapes(pyramid: Pyramid, frames: Frames) -> tuple[Frames, NDArray[np.bool_]]:
     """Adapt the shape of frames; return all of them, (N, 2, 3), and which have converged, (N,)."""
     shaped = torch.from_numpy(frames).to(pyramid.device, copy=True)
@@ -78,6 +80,7 @@ def adapt_shapes(pyramid: Pyramid, frames: Frames) -> tuple[Frames, NDArray[np.b
     return shaped.cpu().numpy(), converged.cpu().numpy()
 
 
+@without_autocast
 def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
     """Rotate frames so that the x axis points along the dominant gradient, in the frame's own coordinates.
 
@@ -98,6 +101,7 @@ def orient(image: Grey | Pyramid, frames: Frames) -> Frames:
     return _turn(oriented, _peak_angles(histograms, rows, histograms.argmax(1))).cpu().numpy()
 
 
+@without_autocast
 def orient_all(image: Grey | Pyramid, frames: Frames) -> tuple[Frames, NDArray[np.int64]]:
     """Rotate frames as `orient` does, once for every peak of at least 0.8 of the largest, as in SIFT.
 
@@ -171,7 +175,7 @@ def _inverse_root(moments: Tensor) -> tuple[Tensor, Tensor]:
 
 def _direction_histograms(pyramid: Pyramid, frames: Tensor) -> Tensor:
     """Compute the smoothed histograms of gradient directions in the coordinates of (N, 2, 3) frames, (N, BINS)."""
-    histograms = torch.zeros(len(frames), BINS, device=frames.device)
+    histograms = torch.zeros(len(frames), BINS, dtype=torch.float32, device=frames.device)
     for start in range(0, len(frames), CHUNK_SIZE):
         rows = slice(start, start + CHUNK_SIZE)
         x, y, weights = _gradients(pyramid, frames[rows], ORIENTATION)

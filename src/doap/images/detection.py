@@ -26,6 +26,7 @@ from doap.images.frames import (
     halve_resolution,
     make_upright,
 )
+from doap.images.full_precision import without_autocast
 from doap.networks.frames.loading import load_frame_network
 from doap.types import Frames, Grey
 
@@ -64,6 +65,7 @@ def detector_name(detector: str | CustomDetector) -> str:
     return OPENCV_NAMES.get(owner.getDefaultName(), "dog") if isinstance(owner, cv2.Feature2D) else "dog"
 
 
+@without_autocast
 def detect(
     image: Grey | Tensor,
     detector: str | CustomDetector = "dog",
@@ -112,6 +114,7 @@ def detect(
     return _correct(grey, found, max_keypoints) if frames == "learned" else found
 
 
+@without_autocast
 def detect_batch(
     images: Tensor,
     detector: str | CustomDetector = "dog",

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from doap.errors import DoapError
 from doap.extents import check_extent
+from doap.images.full_precision import without_autocast
 from doap.images.opencv_extraction import SUPERSAMPLING, Plane, halve, is_exact, sample_patches
 from doap.networks.descriptor import check_device
 from doap.types import Frames, Grey
@@ -79,6 +80,7 @@ class Pyramid:
         """Return the level, (N,), for (N,) distances between patch pixels in image pixels."""
         return spacing.log2().nan_to_num().floor().clamp(0, len(self) - 1).long()
 
+    @without_autocast
     def sample(self, points: Tensor, spacing: Tensor) -> Tensor:
         """Sample the image at points; the border is replicated.
 
@@ -147,6 +149,7 @@ def extract_patches(
     return np.asarray(extract_patch_tensor(pyramid, tensor, size, extent).cpu().numpy())
 
 
+@without_autocast
 def extract_patch_tensor(pyramid: Pyramid, frames: Tensor, size: int, extent: float) -> Tensor:
     """Extract the patch of every frame as a tensor.
 
@@ -200,11 +203,13 @@ def are_patches_inside(frames: Frames, shape: tuple[int, ...], extent: float) ->
     return np.asarray((low >= 0).all(1) & (high <= np.array(shape[::-1]) - 1).all(1))
 
 
+@without_autocast
 def patch_points(frames: Tensor, size: int, extent: float) -> tuple[Tensor, Tensor]:
     """Return the sample points, (N, s, s, 2), and pixel spacings, (N,), of the patches of (N, 2, 3) frames."""
     return to_image_points(patch_grid(size, frames.device), frames, extent), pixel_spacing(frames, size, extent)
 
 
+@without_autocast
 def to_image_points(unit: Tensor, frames: Tensor, extent: float) -> Tensor:
     """Map patch points, (s, s, 2) or (N, s, s, 2) in patch coordinates, to image points, (N, s, s, 2)."""
     # One product per frame, thousands of points by 3x2, is much faster than as many 2x2 products.
@@ -262,7 +267,7 @@ def _halve(level: Tensor) -> Tensor:
 @cache
 def _binomial(device: torch.device) -> Tensor:
     """Return the taps of the low-pass, cached per device: a transfer would synchronise with the GPU."""
-    return (torch.tensor([1, 3, 3, 1]) / 8).to(device)
+    return (torch.tensor([1, 3, 3, 1], dtype=torch.float32) / 8).to(device)
 
 
 @lru_cache(256)

@@ -1,10 +1,9 @@
 """Reading images as grey: colour, alpha, 16 bit and EXIF rotation are handled, unsafe files are rejected."""
 
-import math
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -23,14 +22,17 @@ FORMATS = ("JPEG", "PNG", "WEBP", "PPM", "BMP", "GIF", "TIFF", "JPEG2000") + (
 )
 BAND_PIXELS = 1 << 22  # that are converted at a time, where the conversion takes many bytes per pixel
 
-_warning_filters = threading.RLock()  # they are those of all threads
+SIZE_WARNING_FILTER = ("ignore", None, Image.DecompressionBombWarning, None, 0)  # as in `warnings.filters`
+
+_warning_filters = threading.Lock()  # they are those of all threads
 
 
 def read_grey(path: Path | str, exif_rotation: bool = True) -> Grey:
     """Read an image as (H, W) uint8 luma.
 
-    Transparent pixels become mid-grey, whatever colour is stored in them. Images of more than 8 bit are scaled so that
-    their largest finite value becomes 255, because files of 16 bit often hold data of 12 bit.
+    Transparent pixels become mid-grey, whatever colour is stored in them. Grey images of more than 8 bit are
+    scaled so that their largest finite value becomes 255, because files of 16 bit often hold data of 12 bit. Of colour
+    images of 16 bit, Pillow reads the upper 8 bits.
 
     Args:
         path: The file, in one of `FORMATS`.
@@ -57,12 +59,27 @@ def open_image(
     Raises:
         DoapError: If the file does not exist or cannot be decoded, also by an error in the block.
     """
-    try:
-        with _without_size_warning():
-            image = Image.open(source, formats=FORMATS)
-        is_large = image.width * image.height > (Image.MAX_IMAGE_PIXELS or math.inf)
-        with image, _without_size_warning() if is_large else nullcontext():
+    with _decoding_errors(name, advice):
+        _ignore_size_warning()
+        with Image.open(source, formats=FORMATS) as image:
             yield image
+
+
+def grey_from_pil(image: Image.Image) -> Grey:
+    """Convert a PIL image to (H, W) uint8 luma; it may be decoded only here.
+
+    Raises:
+        DoapError: If it has no pixels or cannot be decoded.
+    """
+    with _decoding_errors("the PIL image", "open another one"):
+        return to_grey(image)
+
+
+@contextmanager
+def _decoding_errors(name: Path | str, advice: str) -> Iterator[None]:
+    """Raise errors of decoding an image as a `DoapError`; see `open_image` for the arguments."""
+    try:
+        yield
     except DoapError:
         raise
     except FileNotFoundError as error:
@@ -81,16 +98,24 @@ def open_image(
         raise DoapError(f"{name}: cannot be decoded ({lines[0]}); {advice}") from error
 
 
-@contextmanager
-def _without_size_warning() -> Iterator[None]:
-    """Suppress the warning that an image is large: only above twice the limit of the warning is it refused."""
-    with _warning_filters, warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        yield
+def _ignore_size_warning() -> None:
+    """Suppress the warning that an image is large: only above twice the limit of the warning is it refused.
+
+    The filter stays: to restore the filters afterwards would discard those that other threads have set meanwhile.
+    """
+    with _warning_filters:
+        if warnings.filters[:1] != [SIZE_WARNING_FILTER]:
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 
 def to_grey(image: Image.Image) -> Grey:
-    """Convert a decoded image to (H, W) uint8 luma; see `read_grey` for alpha and depth."""
+    """Convert an image to (H, W) uint8 luma; see `read_grey` for alpha and depth.
+
+    Raises:
+        DoapError: If it has no pixels.
+    """
+    if 0 in image.size:
+        raise DoapError(f"an image must have at least one pixel, not {image.width}x{image.height}")
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         largest = max(_largest_finite(band) for band in _bands(image))
         return np.concatenate([_scale_to_bytes(band, largest) for band in _bands(image)])

@@ -63,7 +63,7 @@ def warp(pyramid: Pyramid, homography: Homography, size: tuple[int, int] | None 
     points = transform_points(grid, inverse)
     # The pyramid level follows the distance between sampled pixels at the centre.
     middle = transform_frames(np.array([[[1, 0, width / 2], [0, 1, height / 2]]], np.float32), inverse)
-    spacing = torch.tensor([float(np.linalg.norm(middle[0, :, :2], 2))])
+    spacing = torch.tensor([float(np.linalg.norm(middle[0, :, :2], 2))], dtype=torch.float32)
     return average_samples(pyramid.sample(torch.from_numpy(points).float()[None], spacing))
 
 

@@ -17,6 +17,7 @@ from doap.matching.maxima import bit_dtype, bit_maxima, group_runs, multiply, pr
 
 PAIRS = 1 << 16  # pairs of an item and a group compared at once: 32 MiB of products
 NO_PRODUCT = -(1 << 14)  # below every product, and exact in every type of products
+MAX_BITS = -NO_PRODUCT - 8  # of whole bytes
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,15 @@ class BitSearch:
         first: (N, bits / 8) uint8, N > 0.
         second: (K, bits / 8) uint8 on the same device, K > 0.
         both: Whether `mutual` will be called.
+
+    Raises:
+        ValueError: If the bit strings are longer than `MAX_BITS`.
     """
 
     def __init__(self, first: Tensor, second: Tensor, both: bool) -> None:
+        bits = 8 * first.shape[1]
+        if bits > MAX_BITS:
+            raise ValueError(f"bit strings have {bits:,} bits, at most {MAX_BITS:,} can be compared")
         dtype = bit_dtype(first, second)
         a, b = unpack_signs(first, dtype), unpack_signs(second, dtype)
         maxima = bit_maxima(a, b, both)

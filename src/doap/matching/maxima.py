@@ -73,7 +73,9 @@ def vector_maxima(first: Tensor, second: Tensor, largest: float, both: bool) -> 
         largest: Largest absolute value in both sets.
         both: Whether to compute the maxima of the second set, too.
     """
-    scale = 2.0 ** -max(math.frexp(largest)[1], -100)
+    exponent = math.frexp(largest)[1]
+    # In float32, the factor must be finite; subnormal vectors are scaled to less than 1/2.
+    scale = 2.0 ** -(exponent if first.dtype == torch.float64 else max(exponent, -100))
     a, b = ((x if x.dtype == torch.float64 else x.float()) * scale for x in (first, second))
     low_dtype = torch.float16 if uses_triton(first) else torch.float32
     low_a, low_b = a.to(low_dtype), b.to(low_dtype)

@@ -248,7 +248,8 @@ def _first_equal(vectors: Tensor) -> Tensor | None:
     if few.shape != vectors.shape and _first_equal(few) is None:
         return None
     width = 8 // vectors.element_size()
-    words = torch.nn.functional.pad(vectors + 0.0, (0, -vectors.shape[1] % width)).view(torch.int64)  # -0 becomes 0
+    padded = torch.nn.functional.pad(vectors + 0.0, (0, -vectors.shape[1] % width))  # -0 becomes 0
+    words = padded.contiguous().view(torch.int64)
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(-(1 << 62), 1 << 62, (words.shape[1],), generator=generator) * 2 + 1
     hashes, order = ((words ^ (words >> 31)) * factors.to(words.device)).sum(1).sort(stable=True)

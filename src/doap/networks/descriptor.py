@@ -1,7 +1,8 @@
 """Descriptors of patches: a network whose activations become unit vectors or bits."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -251,8 +252,7 @@ def describe_patches(patches: NDArray[Any] | Tensor, model: Descriptor) -> NDArr
         return torch.from_numpy(empty).to(device_of(model)) if isinstance(patches, Tensor) else empty
     device = device_of(model) or torch.device("cpu")
     size = inference_batch_size(model.network, device)
-    model.eval()
-    with torch.no_grad():
+    with _inference(model):
         if isinstance(patches, Tensor):
             return torch.cat([model(batch.to(device)) for batch in torch.split(patches, size)])
         read = partial(_read_rows, patches)
@@ -260,6 +260,20 @@ def describe_patches(patches: NDArray[Any] | Tensor, model: Descriptor) -> NDArr
             return map_batches(model, read, len(patches), size, device).numpy()
         batches = (read(slice(start, start + size)) for start in range(0, len(patches), size))
         return np.concatenate([model(batch.to(device)).cpu().numpy() for batch in batches])
+
+
+@contextmanager
+def _inference(model: nn.Module) -> Iterator[None]:
+    """Compute in evaluation mode and without gradients; afterwards each module is in its own mode again."""
+    training = [module for module in model.modules() if module.training]
+    if training:
+        model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _read_rows(patches: NDArray[Any], rows: slice) -> Tensor:

@@ -1,6 +1,11 @@
 """OpenCV's descriptors as networks, against OpenCV itself called on an image with the patch embedded."""
 
+import copy
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -78,8 +83,35 @@ def test_no_patch_is_dropped_and_none_sees_its_neighbours(photo: Grey, name: str
     assert doap.describe_patches(patches[:0], model).shape == (0, together.shape[1])
 
 
+@pytest.mark.parametrize("name", ["daisy", "vgg-120"])
+def test_threads_can_share_a_model(photo: Grey, name: str, tmp_path: Path) -> None:
+    # In a process of its own, because extractors that threads share crash.
+    code = (
+        "import doap, numpy as np, sys\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "patches, model = np.load(sys.argv[1]), doap.load(sys.argv[2])\n"
+        "alone = doap.describe_patches(patches, model)\n"
+        "with ThreadPoolExecutor(4) as pool:\n"
+        "    results = list(pool.map(lambda _: doap.describe_patches(patches, model), range(12)))\n"
+        "assert all(np.array_equal(result, alone) for result in results)\n"
+    )
+    model = load_or_skip(name)
+    patches = tmp_path / "patches.npy"
+    np.save(patches, sample_patches(photo, model.input_size, 2 * CHUNK_SIZE))
+    subprocess.run([sys.executable, "-c", code, patches, name], check=True)
+
+
+@pytest.mark.parametrize("name", ["sift", "rootsift", *OPENCV_DESCRIPTORS])
+def test_models_are_pickled_and_copied(photo: Grey, name: str) -> None:
+    model = load_or_skip(name)
+    patches = sample_patches(photo, model.input_size, 3)
+    expected = doap.describe_patches(patches, model)
+    for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(doap.describe_patches(patches, copied), expected)
+
+
 def test_a_dropped_patch_is_an_error() -> None:
-    network = OpenCv(cv2.ORB.create(), 256, 31, 31.0, margin=10)
+    network = OpenCv(cv2.ORB.create, 256, 31, 31.0, margin=10)
     with pytest.raises(RuntimeError, match="every patch"):
         network(torch.rand(3, 1, 31, 31) * 255)
 

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from doap.images.affine_shape import adapt_shapes, orient, orient_all
 from doap.images.extraction import Pyramid, extract_patch_tensor
+from doap.images.full_precision import without_autocast
 from doap.networks.frames import FrameNetwork
 from doap.networks.frames.frame_network import INPUT_SIZE, Start
 from doap.types import Frames
@@ -13,6 +14,7 @@ from doap.types import Frames
 CHUNK_SIZE = 4096  # frames: bounds the memory
 
 
+@without_autocast
 def correct_frames(
     pyramid: Pyramid, frames: Frames, network: FrameNetwork, extent: float | None = None
 ) -> tuple[Frames, NDArray[np.int64]]:

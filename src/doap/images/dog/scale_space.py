@@ -38,7 +38,7 @@ class Stacks:
     def empty(cls, shapes: list[tuple[int, int, int, int]], device: torch.device) -> "Stacks":
         """Return planes of these shapes, with undefined values."""
         sizes = [math.prod(shape) for shape in shapes]
-        flat = torch.empty(sum(sizes), device=device)
+        flat = torch.empty(sum(sizes), dtype=torch.float32, device=device)
         octaves = [part.view(shape) for part, shape in zip(torch.split(flat, sizes), shapes, strict=True)]
         return cls(octaves, flat, _table(tuple(shapes), device))
 

@@ -187,7 +187,7 @@ def _refine_kernel(
 def blur(source: Tensor, taps: Tensor, target: Tensor) -> None:
     """Blur (B, h, w) with contiguous images by (2 radius + 1,) taps along both axes; sides are above radius / 1.5."""
     count, height, width = source.shape
-    between = torch.empty(source.shape, device=source.device)
+    between = torch.empty(source.shape, dtype=torch.float32, device=source.device)
     grid = triton.cdiv(width, TILE_WIDTH), triton.cdiv(height, TILE_HEIGHT), count
     with torch.cuda.device_of(source):
         for first, second, is_vertical in ((source, between, True), (between, target, False)):

@@ -93,7 +93,7 @@ def _adapt(space: ScaleSpace, shapes: Tensor, centres: Tensor) -> Tensor:
 def _moments(patches: Tensor) -> Tensor:
     """Compute the second moments of the gradients of (N, m, m) patches under a Gaussian window, (N, 2, 2) float64."""
     # VLFeat's window has 2 radius + 1 steps over the extent, the samples 2 radius.
-    steps = torch.arange(-RADIUS, RADIUS + 1) * (2 * EXTENT / (2 * RADIUS + 1)) / WINDOW
+    steps = torch.arange(-RADIUS, RADIUS + 1, dtype=torch.float32) * (2 * EXTENT / (2 * RADIUS + 1)) / WINDOW
     profile = torch.exp(-0.5 * steps**2)
     window = profile[:, None] * profile
     y, x = torch.gradient(patches, dim=(1, 2))

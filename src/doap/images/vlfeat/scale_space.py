@@ -68,7 +68,7 @@ class ScaleSpace:
         Returns:
             (N, 2 radius + 1, 2 radius + 1) grey values in 0..1 and (N,) sigmas of the sampled levels in image pixels.
         """
-        steps = torch.linspace(-extent, extent, 2 * radius + 1)
+        steps = torch.linspace(-extent, extent, 2 * radius + 1, dtype=torch.float32)
         y, x = torch.meshgrid(steps, steps, indexing="ij")
         grid = torch.stack([x, y], -1).flatten(0, 1)
         octaves, indices = self._select_levels(smoothing * torch.linalg.matrix_norm(shapes, ord=-2))
@@ -77,7 +77,8 @@ class ScaleSpace:
             chosen = (octaves == octave) & (indices == index)
             level = torch.from_numpy(self[octave, index])[None, None]
             # Map the corners of the level to -1 and 1, as grid_sample expects.
-            unit = 2 / (2.0**octave * torch.tensor([level.shape[3] - 1, level.shape[2] - 1]))
+            last = torch.tensor([level.shape[3] - 1, level.shape[2] - 1], dtype=torch.float32)
+            unit = 2 / (2.0**octave * last)
             points = grid @ (shapes[chosen] * unit[:, None]).transpose(1, 2) + (centres[chosen] * unit - 1)[:, None]
             samples = F.grid_sample(level, points[None], mode="bilinear", padding_mode="border", align_corners=True)
             patches[chosen] = samples.view(-1, len(steps), len(steps))

@@ -31,7 +31,7 @@ class OpenCv(PatchNetwork):
     """An OpenCV extractor applied to patches.
 
     Args:
-        extractor: OpenCV extractor.
+        create: Function that creates an OpenCV extractor, which `pickle` takes, such as a partial `create_extractor`.
         dimensions: Dimensions of the descriptor, or its bits.
         input_size: S, side of the patch in pixels; the keypoint is at S // 2, the centre of an odd patch, and the
             centre of an even patch as OpenCV's samplers define it.
@@ -43,7 +43,7 @@ class OpenCv(PatchNetwork):
 
     def __init__(
         self,
-        extractor: cv2.Feature2D,
+        create: Callable[[], cv2.Feature2D],
         dimensions: int,
         input_size: int,
         keypoint_size: float,
@@ -52,7 +52,9 @@ class OpenCv(PatchNetwork):
         postprocess: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
     ) -> None:
         super().__init__(dimensions, input_size)
-        self.extractor = extractor
+        # Extractors hold state and cannot be pickled: each call creates its own, so that threads can share a model.
+        self.create = create
+        create()  # an OpenCV without it is an error here
         self.keypoint_size = keypoint_size
         self.margin = margin
         self.octave = octave
@@ -62,11 +64,13 @@ class OpenCv(PatchNetwork):
         """Compute (N, dimensions) float32 of (N, 1, S, S) float patches, grey values in 0..255, rounded to uint8."""
         self.check(patches)
         greys = patches[:, 0].detach().round().clamp(0, 255).to(torch.uint8).cpu().numpy()
-        chunks = [self._describe(greys[start : start + CHUNK_SIZE]) for start in range(0, len(greys), CHUNK_SIZE)]
+        extractor = self.create()
+        starts = range(0, len(greys), CHUNK_SIZE)
+        chunks = [self._describe(greys[start : start + CHUNK_SIZE], extractor) for start in starts]
         values = np.concatenate(chunks) if chunks else np.zeros((0, self.dimensions), np.float32)
         return torch.from_numpy(values).to(patches.device)
 
-    def _describe(self, greys: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def _describe(self, greys: NDArray[np.uint8], extractor: cv2.Feature2D) -> NDArray[np.float32]:
         """Compute (N, dimensions) of (N, S, S) patches, stacked vertically in one image."""
         after = self.margin - self.input_size % 2  # even pitch: SIFT's halved images sample all patches alike
         padded = np.pad(greys, ((0, 0), (self.margin, after), (self.margin, after)), "edge")
@@ -76,7 +80,7 @@ class OpenCv(PatchNetwork):
             cv2.KeyPoint(centre, centre + pitch * index, self.keypoint_size, 0.0, 0.0, self.octave, index)
             for index in range(len(greys))
         ]
-        described, values = self.extractor.compute(padded.reshape(-1, pitch), keypoints)
+        described, values = extractor.compute(padded.reshape(-1, pitch), keypoints)
         if [keypoint.class_id for keypoint in described] != list(range(len(greys))):
             raise RuntimeError("OpenCV did not describe every patch in order")
         return np.asarray(self.postprocess(values) if self.postprocess else values, np.float32)
@@ -88,7 +92,7 @@ def build_binboost(name: str, bits: int) -> Descriptor:
     It was learned on 32x32 patches, to which OpenCV resizes the window of the keypoint, so the input is 32x32.
     """
     variants = {64: 300, 128: 301, 256: 302}  # OpenCV's BINBOOST_64, _128, _256, which have no names in Python
-    extractor = _create_learned("BoostDesc", name, variants[bits], True, 1.0)
+    extractor = partial(create_extractor, "BoostDesc", name, variants[bits], True, 1.0)
     return Descriptor(OpenCv(extractor, bits, 32, 32.0, 4, postprocess=_signs), "binary", BOOSTED_EXTENT, name)
 
 
@@ -97,9 +101,8 @@ def build_box_differences(name: str, family: str, bits: int) -> Descriptor:
 
     They were learned on 32x32 patches: at this size the boxes fall on whole pixels, as in training.
     """
-    extractor_class = _contrib_class(family, name)
-    size = {256: f"{family}_SIZE_256_BITS", 512: f"{family}_SIZE_512_BITS"}[bits]
-    extractor = extractor_class.create(1.0, getattr(cv2.xfeatures2d, size))
+    sizes = {"BEBLID": {256: 101, 512: 100}, "TEBLID": {256: 102, 512: 103}}  # OpenCV's BEBLID_SIZE_256_BITS …
+    extractor = partial(create_extractor, family, name, 1.0, sizes[family][bits])
     return Descriptor(OpenCv(extractor, bits, 32, 32.0, 4, postprocess=_signs), "binary", BOOSTED_EXTENT, name)
 
 
@@ -109,7 +112,7 @@ def build_latch(name: str) -> Descriptor:
     Its window does not depend on the keypoint size: points up to 24 pixels from the centre, each with a 7x7 patch
     around it, span 55 pixels. It defines no extent.
     """
-    network = OpenCv(_contrib_class("LATCH", name).create(), 256, 55, 55.0, 8, postprocess=_signs)
+    network = OpenCv(partial(create_extractor, "LATCH", name), 256, 55, 55.0, 8, postprocess=_signs)
     return Descriptor(network, "binary", DEFAULT_EXTENT, name)
 
 
@@ -119,7 +122,7 @@ def build_orb(name: str) -> Descriptor:
     Its patch is 31 pixels wide on the pyramid level of the keypoint, here always the lowest. OpenCV drops keypoints
     closer than 31 pixels to the border, hence the margin. It defines no extent for these frames.
     """
-    network = OpenCv(cv2.ORB.create(), 256, 31, 31.0, 32, postprocess=_signs)
+    network = OpenCv(partial(create_extractor, "ORB", name), 256, 31, 31.0, 32, postprocess=_signs)
     return Descriptor(network, "binary", DEFAULT_EXTENT, name)
 
 
@@ -130,7 +133,7 @@ def build_daisy(name: str) -> Descriptor:
     Gaussian of standard deviation 7.5, and the patch, 45 pixels wide, ends one deviation outside. OpenCV does not
     normalise the vector by default; the unit length of `Descriptor` is OpenCV's NRM_FULL. It defines no extent.
     """
-    network = OpenCv(_contrib_class("DAISY", name).create(), 200, 45, 45.0, 32)
+    network = OpenCv(partial(create_extractor, "DAISY", name), 200, 45, 45.0, 32)
     return Descriptor(network, "real", DEFAULT_EXTENT, name)
 
 
@@ -141,7 +144,7 @@ def build_vgg(name: str) -> Descriptor:
     trained for plain L2 distances; with the unit vectors of `Descriptor` it ranks by angle.
     """
     vgg_120 = 100  # OpenCV's VGG_120, which has no name in Python
-    extractor = _create_learned("VGG", name, vgg_120, 1.4, True, True, 1.0, False)
+    extractor = partial(create_extractor, "VGG", name, vgg_120, 1.4, True, True, 1.0, False)
     return Descriptor(OpenCv(extractor, 120, 64, 64.0, 16), "real", BOOSTED_EXTENT, name)
 
 
@@ -160,19 +163,14 @@ OPENCV_DESCRIPTORS: dict[str, Callable[[str], Descriptor]] = {
 }
 
 
-def _contrib_class(family: str, name: str) -> Any:
-    """Return a class of OpenCV's contrib modules."""
-    extractor_class = getattr(getattr(cv2, "xfeatures2d", None), family, None)
+def create_extractor(family: str, name: str, *arguments: object) -> cv2.Feature2D:
+    """Create an extractor of a class of OpenCV or its contrib modules; `name` is the descriptor in messages."""
+    extractor_class: Any = getattr(cv2, family, None) or getattr(getattr(cv2, "xfeatures2d", None), family, None)
     if extractor_class is None:
         raise DoapError(f"{name} needs OpenCV's contrib modules; install opencv-contrib-python-headless 4.8 or newer")
-    return extractor_class
-
-
-def _create_learned(family: str, name: str, *arguments: object) -> cv2.Feature2D:
-    """Create an extractor whose weights are downloaded when OpenCV is built; not every build has them."""
     try:
-        extractor: cv2.Feature2D = _contrib_class(family, name).create(*arguments)
-    except cv2.error as error:
+        extractor: cv2.Feature2D = extractor_class.create(*arguments)
+    except cv2.error as error:  # learned weights are downloaded when OpenCV is built; not every build has them
         raise DoapError(
             f"{name}: this build of OpenCV lacks its weights, as the ARM wheels do; install another build"
         ) from error

@@ -4,13 +4,14 @@
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from doap.geometry.ellipses import scales
-from doap.networks.baselines.opencv import OpenCv
+from doap.networks.baselines.opencv import OpenCv, create_extractor
 from doap.networks.descriptor import Descriptor
 from doap.types import Frames, Grey, Kind
 
@@ -109,5 +110,6 @@ def build_sift(name: str, root: bool = False) -> Descriptor:
     scale = np.float32(PATCH_SIZE / WINDOW_SCALES)
     (keypoint,) = keypoints_from_frames(np.array([[[scale, 0, 0], [0, scale, 0]]], np.float32))
     postprocess = rootsift if root else None
-    network = OpenCv(cv2.SIFT.create(), DIMENSIONS, PATCH_SIZE, keypoint.size, 32, keypoint.octave, postprocess)
+    create = partial(create_extractor, "SIFT", name)
+    network = OpenCv(create, DIMENSIONS, PATCH_SIZE, keypoint.size, 32, keypoint.octave, postprocess)
     return Descriptor(network, "real", WINDOW_SCALES / 2, name)
