@@ -14,8 +14,10 @@ from doap.files import (
     atomic_folder,
     check_figure_format,
     check_output,
+    is_temporary_file,
     make_folder,
     printable,
+    remove_temporary_files,
     write_figure,
     write_text,
 )
@@ -109,12 +111,51 @@ def test_a_folder_that_is_still_written_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_hidden_folders_of_the_user_are_not_removed(tmp_path: Path) -> None:
-    own = [tmp_path / name for name in (".set-settings", ".set.building", ".set-notes.tmp", "set-abcdefgh.tmp")]
+    names = (".set-settings", ".set.building", ".set-notes.tmp", ".set-template.tmp", ".set-12345678.old")
+    own = [tmp_path / name for name in (*names, "set-abcdefgh.tmp")]
     for folder in own:
         folder.mkdir()
     with atomic_folder(tmp_path / "set"):
         pass
     assert set(tmp_path.iterdir()) == {*own, tmp_path / "set"}
+
+
+USERS = (".env-template", ".my-settings", ".docker-override.yml", ".set-12345678.png", ".doap-tmp", ".doap-tmp-notes")
+
+
+def test_hidden_files_of_the_user_are_not_removed(tmp_path: Path) -> None:
+    for name in USERS:
+        (tmp_path / name).write_text("of the user")
+    with atomic_file(tmp_path / "set.png") as temporary:
+        left = tmp_path / f"{temporary.stem[:-8]}01234567.png"  # as of a killed process
+        left.touch()
+    remove_temporary_files(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {*USERS, "set.png"}
+
+
+def test_temporary_files_are_told_apart_by_their_whole_targets(tmp_path: Path) -> None:
+    targets = ("features", "features.h5", "features.npz", "features.h5-b", "a" * 255, "a" * 251 + ".png")
+    names = {}
+    for target in targets:
+        with atomic_file(tmp_path / target) as temporary:
+            names[temporary.name] = target
+    for name, own in names.items():
+        assert is_temporary_file(name)
+        assert [target for target in targets if is_temporary_file(name, target)] == [own]
+
+
+def test_the_umask_holds_for_outputs_and_is_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patch:
+            patch.delattr(os, "umask")  # which would hold for the files of other threads as well
+            write_text(tmp_path / "file", "")
+            with atomic_folder(tmp_path / "folder"):
+                pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o750
 
 
 def test_content_is_restored_if_a_process_was_killed_while_it_replaced_it(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import fcntl
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from doap.errors import DoapError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MARK = ".doap-tmp-"  # first part of temporary names; no file of a user has it
 TEMPORARY = ".tmp"  # suffixes of the folders of `atomic_folder`: what is written, and what it replaces
 OLD = ".old"
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -40,16 +42,11 @@ def atomic_file(target: Path) -> Iterator[Path]:
     """
     final = _follow(target)
     make_folder(final.parent)
-    suffix = final.suffix if len(os.fsencode(final.suffix)) <= MAX_SUFFIX else ""
-    prefix = _temporary_prefix(final.stem)
-    with _naming(target, final.with_name(prefix)):
-        handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=final.parent)
-        os.close(handle)
-        temporary = Path(name)
+    with _naming(target, final.with_name(_temporary_prefix(final.name))):
+        temporary = _make_temporary(final, _temporary_suffix(final.name), _create_file)
         try:
             yield temporary
             _flush_to_disk(temporary)
-            temporary.chmod(0o666 & ~_umask())
             temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)
@@ -79,11 +76,35 @@ def _naming(target: Path, temporary: Path) -> Iterator[None]:
 
 
 def _temporary_prefix(name: str) -> str:
-    """Return the first part of temporary names, `.NAME-`; of a long name, its start and a digest of all of it."""
+    """Return the first part of temporary names, MARK and `NAME-`; a long name is cut, and a digest of it added."""
     encoded = os.fsencode(name)
     if len(encoded) > MAX_STEM:
         name = encoded[:MAX_STEM].decode("utf-8", "ignore") + hashlib.sha256(encoded).hexdigest()[:16]
-    return f".{name}-"
+    return f"{MARK}{name}-"
+
+
+def _temporary_suffix(name: str) -> str:
+    suffix = Path(name).suffix
+    return suffix if len(os.fsencode(suffix)) <= MAX_SUFFIX else ""
+
+
+def _make_temporary(target: Path, suffix: str, create: Callable[[Path], None]) -> Path:
+    """Create a file or folder with a new temporary name, and the permissions that the process gives new ones.
+
+    The functions of `tempfile` create private ones. To change that needs the umask, which cannot be read without
+    changing it for files that other threads create at the same time.
+    """
+    while True:
+        path = target.with_name(f"{_temporary_prefix(target.name)}{secrets.token_hex(4)}{suffix}")
+        try:
+            create(path)
+        except FileExistsError:
+            continue
+        return path
+
+
+def _create_file(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
 
 
 @contextmanager
@@ -112,7 +133,6 @@ def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
         for path in temporary.rglob("*"):
             if path.is_file():
                 _flush_to_disk(path)
-        temporary.chmod(0o777 & ~_umask())
         if replace and final.is_dir():
             final.rename(old)
         temporary.replace(final)
@@ -125,7 +145,7 @@ def atomic_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
 def _make_locked_folder(target: Path) -> tuple[Path, int]:
     """Create a temporary folder and lock it; the system frees the lock when the process ends, however it ends."""
     while True:
-        temporary = Path(tempfile.mkdtemp(prefix=_temporary_prefix(target.name), suffix=TEMPORARY, dir=target.parent))
+        temporary = _make_temporary(target, TEMPORARY, Path.mkdir)
         handle = os.open(temporary, os.O_RDONLY)
         try:
             # Shared, since a network file system grants no exclusive lock of a folder: no other process gets one there.
@@ -146,7 +166,7 @@ def _remove_leftovers(target: Path) -> None:
     If a process was killed while it replaced the target, the previous content becomes the target again.
     """
     prefix = re.escape(_temporary_prefix(target.name))
-    names = re.compile(rf"{prefix}[a-z0-9_]{{8}}(?={re.escape(TEMPORARY)}$|{re.escape(OLD)}$)")
+    names = re.compile(rf"{prefix}[0-9a-f]{{8}}(?={re.escape(TEMPORARY)}$|{re.escape(OLD)}$)")
     try:
         stems = {match[0] for path in target.parent.iterdir() if (match := names.match(path.name))}
     except OSError:  # no such folder yet
@@ -183,22 +203,25 @@ def _leftover(temporary: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def remove_temporary_files(folder: Path, stem: str | None = None) -> None:
+def remove_temporary_files(folder: Path, target: str | None = None) -> None:
     """Remove what killed processes left of `atomic_file` in a folder; no other process may write there.
 
     Args:
         folder: The folder, without those in it.
-        stem: Name without suffix of the file that they wrote; by default of any.
+        target: Name of the file that they wrote; by default of any.
     """
     for path in folder.iterdir():
-        if is_temporary_file(path.name, stem) and path.is_file():
+        if is_temporary_file(path.name, target) and path.is_file():
             path.unlink(missing_ok=True)
 
 
-def is_temporary_file(name: str, stem: str | None = None) -> bool:
-    """Return whether a name is one that `atomic_file` gives its temporary files; `stem` as above."""
-    prefix = r"\..+-" if stem is None else re.escape(_temporary_prefix(stem))
-    return re.fullmatch(rf"{prefix}[a-z0-9_]{{8}}(\.[^.]*)?", name) is not None
+def is_temporary_file(name: str, target: str | None = None) -> bool:
+    """Return whether a name is one that `atomic_file` gives its temporary files; `target` as above."""
+    if target is None:
+        prefix, suffix = rf"{re.escape(MARK)}.+-", r"(\.[^.]*)?"
+    else:
+        prefix, suffix = re.escape(_temporary_prefix(target)), re.escape(_temporary_suffix(target))
+    return re.fullmatch(rf"{prefix}[0-9a-f]{{8}}{suffix}", name, re.DOTALL) is not None
 
 
 def make_folder(path: Path) -> Path:
@@ -262,12 +285,6 @@ def _escape(code: int) -> str:
 def _flush_to_disk(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def check_figure_format(path: Path) -> None:

@@ -17,14 +17,17 @@ def only_writer(output: Path, inside: bool = False) -> Iterator[None]:
     The system frees the lock of a killed process.
 
     Args:
-        output: File or folder that is written.
+        output: File or folder that is written; a symbolic link is followed.
         inside: Lock the hidden file `.lock` in the folder, which is created if it is missing; otherwise `.NAME.lock`
             beside the output.
 
     Raises:
         DoapError: If another process holds it, or the file cannot be written.
     """
-    path = output / ".lock" if inside else output.with_name(f".{output.name}.lock")
+    final = Path(os.path.realpath(output))  # that of "." has a name, and two links to an output have the same
+    if not final.name:
+        raise DoapError(f"{output}: is the root of the file system; choose another output")
+    path = final / ".lock" if inside else final.with_name(f".{final.name}.lock")
     make_folder(path.parent)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -34,9 +37,9 @@ def only_writer(output: Path, inside: bool = False) -> Iterator[None]:
         is_locked = _lock(handle, path, output)
         try:
             if is_locked and inside:
-                remove_temporary_files(output)
+                remove_temporary_files(final)
             elif is_locked:
-                remove_temporary_files(output.parent, output.stem)
+                remove_temporary_files(final.parent, final.name)
             yield
         finally:
             path.unlink(missing_ok=True)

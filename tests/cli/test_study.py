@@ -1,5 +1,6 @@
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,23 @@ def test_without_pairs_the_lists_decide_and_settings_override_all_runs(doap: Doa
     assert status == 0
     assert "a,seed=5: lists" in shown
     assert json.loads((sets / "runs" / "study.json").read_text())["runs"]["a,seed=5"]["recipe"]["epochs"] == 1
+
+
+def test_runs_are_evaluated_again_on_a_set_that_was_built_again(doap: Doap, sets: Path) -> None:
+    (sets / "study.yaml").write_text("recipe: small.yaml\nseeds: [5]\nruns: {a: {}}\n")
+
+    def measure() -> float:
+        status, _, errors = doap(*WORDS)
+        assert (status, errors) == (0, "")
+        return float(json.loads((sets / "runs" / "study.json").read_text())["rows"][0]["lists"])
+
+    first = measure()
+    val = FrameSet.open(sets / "val")
+    val.frames = val.frames * np.array([1.5, 1.5, 1], np.float32)  # larger
+    val.save(sets / "again")
+    shutil.rmtree(sets / "val")
+    (sets / "again").rename(sets / "val")
+    assert measure() != first
 
 
 ERRORS = {

@@ -167,6 +167,24 @@ def test_other_benchmarks_interrupted_and_continued(
     assert figures[-1].axes[0].get_ylabel() == f"{shown_as} % on {data} (more is better)"
 
 
+def test_tests_are_measured_again_once_their_pairs_have_changed(doap: Doap, folders: Path) -> None:
+    words = ("sweep", "small.yaml", "--data", "liberty", "--over", "seed=1", "--test", "yosemite", "-o", "runs",
+             "--set", "epochs=1", "--device", "cpu")  # fmt: skip
+
+    def measure() -> float:
+        status, _, errors = doap(*words)
+        assert (status, errors) == (0, "")
+        return float(json.loads((folders / "runs" / "sweep.json").read_text())["rows"][0]["fpr95"])
+
+    pairs = folders / "yosemite" / PAIRS
+    assert measure() < 100
+    rows = [line.split() for line in pairs.read_text().splitlines()]
+    # Non-matching pairs become pairs of a patch with itself: all are at or below the threshold.
+    same = [" ".join([*row[:3], row[0], "1", *row[5:]]) if row[1] != row[4] else " ".join(row) for row in rows]
+    pairs.write_text("\n".join(same) + "\n")
+    assert measure() == 100
+
+
 ERRORS = {
     "no evaluation": (("--over", "batch_size=32,64"), "no data for the evaluation"),
     "evaluation of some": (("--over", "val_fraction=0,0.5"), "no data for the evaluation"),

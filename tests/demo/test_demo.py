@@ -1,6 +1,10 @@
 """The demo with a tiny network, two photos and few points."""
 
 import html.parser
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +16,8 @@ from doap import networks
 from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import evaluation, photos, training
 from doap.demo.page import verdict, write_page
-from doap.demo.run import DemoResult, run_demo
+from doap.demo.run import MARK, PAGE, STEREO_PICTURE, DemoResult, run_demo
+from doap.errors import DoapError
 from doap.evaluation.image_pairs.scoring import score_all
 from doap.evaluation.image_pairs.warped import score_warped
 from doap.features import ModelDescriber
@@ -43,6 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("patches", "descriptors", *training.RECIPES):
         (folder / "out" / name).mkdir(parents=True)
         (folder / "out" / name / EARLIER).write_text("earlier")
+    (folder / "out" / MARK).touch()
     return folder
 
 
@@ -137,6 +143,75 @@ def test_an_earlier_demo_is_replaced(result: DemoResult, folder: Path) -> None:
         assert not (folder / "out" / name / EARLIER).exists()
     for run in result.runs.values():
         assert (run / EARLIER).stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["patches/set.json", "descriptors/a.npz", "doap-demo-128/notes.txt", "matches.png"])
+def test_what_no_demo_made_is_kept(tmp_path: Path, steps: list[str], name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("of the user")
+    before = list(steps)
+    with pytest.raises(DoapError, match=f"{tmp_path / name.split('/')[0]}: exists, and no demo .* choose another"):
+        run_demo(tmp_path, steps.append)
+    assert path.read_text() == "of the user"
+    assert steps == before
+    assert not (tmp_path / MARK).exists()
+
+
+def test_all_output_is_guarded(result: DemoResult, folder: Path) -> None:
+    write_page(result, folder / "out", 61.0)
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert names == {MARK, "patches", "descriptors", *result.runs, STEREO_PICTURE, *PAGE}
+
+
+KILLED = """
+import os, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.managers import SyncManager
+from pathlib import Path
+from doap.demo import evaluation, run, training
+
+if __name__ == "__main__":
+    children = set()
+
+    def submit(pool, *_):
+        future = submit_task(pool, time.sleep, 600)
+        children.update(pool._processes)
+        return future
+
+    def start(manager, *arguments):
+        start_manager(manager, *arguments)
+        children.add(manager._process.pid)
+
+    submit_task, ProcessPoolExecutor.submit = ProcessPoolExecutor.submit, submit
+    start_manager, SyncManager.start = SyncManager.start, start
+    evaluation.make_test_pairs = lambda: []
+
+    def update(*_):
+        print(*children, flush=True)
+        os.kill(os.getpid(), 9)
+
+    run.train_and_evaluate_references(Path(), {name: Path() for name in training.RECIPES}, [], update)
+"""
+
+
+def test_no_process_of_a_killed_demo_remains(tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    ended = subprocess.run([sys.executable, tmp_path / "killed.py"], capture_output=True, text=True, timeout=100)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    processes = ended.stdout.split()
+    assert len(processes) == 3  # two workers, and the manager
+    deadline = time.monotonic() + 60
+    while remaining := [process for process in processes if is_running(process)]:
+        assert time.monotonic() < deadline, remaining
+        time.sleep(0.1)
+
+
+def is_running(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_no_photo_is_trained_on_and_tested() -> None:

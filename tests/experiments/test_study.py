@@ -108,6 +108,21 @@ def test_an_interrupted_study_continues_and_evaluates_nothing_twice(
     assert len(evaluated) == 10
 
 
+def test_runs_are_evaluated_again_if_the_data_has_changed(study: Study, patches: PatchSet, tmp_path: Path) -> None:
+    evaluated: list[str] = []
+
+    def count_evaluations(lists: dict[str, str]) -> int:
+        evaluated.clear()
+        run_study(study, Series(patches, tmp_path / "runs"), preferring("lr=2.0", evaluated), {"lists": lists})
+        return len(evaluated)
+
+    assert count_evaluations({"data": "val"}) == 5
+    assert count_evaluations({"data": "val", "fingerprint": "1"}) == 0  # the first is of an earlier version
+    assert count_evaluations({"data": "val", "fingerprint": "1"}) == 0
+    assert count_evaluations({"data": "val", "fingerprint": "2"}) == 5
+    assert count_evaluations({"data": "other", "fingerprint": "2"}) == 5
+
+
 def write_as_version_0_1(folder: Path) -> None:
     """Rewrite study.json with the keys of version 0.1."""
     old_names = {new: old for old, new in RENAMED_KEYS.items()}

@@ -1,5 +1,7 @@
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,6 +156,33 @@ def test_measures_on_the_same_tests_are_kept(recipe: Path, patches: PatchSet, tm
     (folder / "sweep.json").write_text(json.dumps(content))
     run_sweep(planned, Series(patches, folder), evaluate, {**record, "split": "a"})
     assert evaluated[9:] == ["seed=1"]
+
+
+def test_tests_that_have_changed_are_measured_again(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned, series = plan_sweep(recipe, "seed=1"), Series(patches, tmp_path / "sweep")
+    record: dict[str, Any] = {"tests": ["a"], "metric": {}, "split": None}
+    evaluated: list[str] = []
+
+    def evaluate(_run: Path, _model: Descriptor) -> dict[str, float]:
+        evaluated.append("")
+        return {"score": len(evaluated)}
+
+    run_sweep(planned, series, evaluate, record)
+    first = {**record, "fingerprints": ["1"]}
+    assert run_sweep(planned, series, evaluate, first)[0]["score"] == 1  # of an earlier version
+    assert run_sweep(planned, series, evaluate, first)[0]["score"] == 1
+    assert run_sweep(planned, series, evaluate, {**record, "fingerprints": ["2"]})[0]["score"] == 2
+
+
+def test_a_set_that_was_built_again_is_refused(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    planned, folder = plan_sweep(recipe, "seed=1,2"), tmp_path / "sweep"
+    patches.save(tmp_path / "set")
+    source = DataSpec([str(tmp_path / "set")])
+    run_sweep(planned, Series(PatchSet.open(tmp_path / "set"), folder, source), closeness)
+    shutil.rmtree(tmp_path / "set")
+    PatchSet(patches.shards, patches.groups, patches.sequences, extent=2 * patches.extent).save(tmp_path / "set")
+    with pytest.raises(DoapError, match="seed=1: its training set has changed since"):
+        run_sweep(planned, Series(PatchSet.open(tmp_path / "set"), folder, source), closeness)
 
 
 def test_a_sweep_that_did_not_record_its_metric_is_evaluated_again(

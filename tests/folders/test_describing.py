@@ -159,6 +159,26 @@ def test_features_of_other_settings_are_refused(
     assert FeatureCollection(tmp_path / output)["a.png"].model == other.model
 
 
+@pytest.mark.parametrize("output", ["features.h5", "features"])
+def test_force_removes_features_of_other_settings(photos: Path, tmp_path: Path, output: str) -> None:
+    describe_folder(photos, tmp_path / output, SETTINGS, workers=1)
+    other = dataclasses.replace(SETTINGS, model="doap-demo-256b")
+    summary = describe_folder(photos / "d", tmp_path / output, other, workers=1, force=True)
+    assert summary.others == 0
+    assert FeatureCollection(tmp_path / output).names == ["e/x.jpg", "y.jpg"]
+
+
+def test_force_keeps_archives_of_the_user_and_features_of_the_same_settings(photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "features"
+    describe_folder(photos, output, SETTINGS, workers=1)
+    np.savez(output / "mine.npz", a=np.arange(3))
+    assert describe_folder(photos / "a.png", output, SETTINGS, workers=1, force=True).unchanged == 1
+    assert (output / "d/y.jpg.npz").exists()
+    (output / "collection.json").write_text("{")
+    assert describe_folder(photos / "a.png", output, SETTINGS, workers=1, force=True).described == 1
+    assert sorted(path.name for path in output.rglob("*.npz")) == ["a.png.npz", "mine.npz"]
+
+
 def test_bad_images_are_listed_and_others_described(photos: Path, tmp_path: Path) -> None:
     (photos / "broken.jpg").write_bytes((photos / "d" / "y.jpg").read_bytes()[:500])
     (photos / "text.png").write_text("words")

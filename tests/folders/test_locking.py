@@ -66,6 +66,31 @@ def test_a_forked_process_does_not_keep_the_output(tmp_path: Path) -> None:
         os.waitpid(child, 0)
 
 
+def test_a_link_has_the_lock_of_its_target(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "features")
+    held = only_writer(tmp_path / "elsewhere" / "features")
+    with held, pytest.raises(DoapError, match="link: another process"), only_writer(tmp_path / "link"):
+        pass
+
+
+def test_the_current_folder_can_be_locked_and_the_root_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "features"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with only_writer(Path()), pytest.raises(DoapError, match="another process"), only_writer(folder):
+        pass
+    with pytest.raises(DoapError, match="/: is the root"), only_writer(Path("/")):
+        pass
+
+
+def test_the_current_folder_can_be_described_to(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "features"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert describe_folder(photos, ".", SETTINGS).described == 5
+
+
 DIE = """
 import os, sys
 from pathlib import Path
@@ -84,12 +109,12 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path, name: str) 
     output = tmp_path / name
     assert subprocess.run([sys.executable, "-c", DIE, str(output)], check=False).returncode == 9
     folder = output if name == "run" else tmp_path
-    own = [folder / ".notes.txt", folder / ".other-abcdefg1", folder / "checkpoint-abcdefg1.safetensors"]
-    if name == "run":
-        own.remove(folder / ".other-abcdefg1")  # in a run folder, such names are ours
+    own = [folder / own for own in (".notes.txt", ".env-template", "checkpoint-12345678.safetensors")]
+    if name != "run":
+        own.append(folder / ".doap-tmp-f-12345678")  # of another output, f
     for path in own:
         path.write_text("of the user")
-    assert len(list(folder.glob(".*-????????.*"))) == 1
+    assert len(list(folder.glob(".doap-tmp-*-????????.*"))) == 1
     with only_writer(output, inside=name == "run"):
         assert sorted(folder.iterdir()) == sorted([*own, *folder.glob(".*lock")])
 
@@ -98,7 +123,7 @@ def test_a_folder_of_features_keeps_nothing_of_a_killed_run(photos: Path, tmp_pa
     output = tmp_path / "features"
     describe_folder(photos, output, SETTINGS)
     names = sorted(output.rglob("*"))
-    (names[-1].parent / ".a.png-abcdefg1.npz").write_bytes(b"half")
-    (output / ".collection-abcdefg1.json").write_bytes(b"half")
+    (names[-1].parent / ".doap-tmp-a.png.npz-12345678.npz").write_bytes(b"half")
+    (output / ".doap-tmp-collection.json-12345678.json").write_bytes(b"half")
     describe_folder(photos, output, SETTINGS)
     assert sorted(output.rglob("*")) == names

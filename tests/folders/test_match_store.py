@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from doap.errors import DoapError
-from doap.folders.match_store import MatchStore
+from doap.folders.match_store import MatchCollection, MatchStore
 
 PAIRS = [("a.png", "b.png"), ("a.png", "c.png")]
 
@@ -28,19 +28,35 @@ def test_a_part_is_continued(tmp_path: Path) -> None:
     assert (tmp_path / "m.h5").exists()
 
 
-def test_damage_within_a_part_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
-    store = store_with_part(tmp_path / "m.h5")
-    (part,) = store.folder.glob("0*.npz")
+def damage_part(store: MatchStore) -> Path:
+    """Change a byte of the matches in the first part."""
+    part = store.folder / "00000000.npz"
     content = bytearray(part.read_bytes())
     content[content.index(np.arange(200).tobytes()) + 5] ^= 1
     part.write_bytes(content)
-    with pytest.raises(DoapError, match=r"00000000\.npz: damaged; remove it and run the command again"):
+    return part
+
+
+def test_damage_within_a_part_is_one_line_once(tmp_path: Path) -> None:
+    store = store_with_part(tmp_path / "m.h5")
+    part = damage_part(store)
+    with pytest.raises(DoapError, match=r"00000000\.npz: damaged and removed; run the command again"):
         store.finish()
     assert not (tmp_path / "m.h5").exists()
-    part.unlink()
+    assert not part.exists()
+
+
+def test_pairs_of_a_damaged_part_are_matched_again(tmp_path: Path) -> None:
+    store = store_with_part(tmp_path / "m.h5")
+    other = ("b.png", "c.png")
+    store.save([other], [{"indices": np.zeros((1, 2), int), "stamp": "other"}])
+    damage_part(store)
     again = MatchStore(tmp_path / "m.h5")
     again.open({"ratio": 1}, force=False)
-    assert again.stamp(PAIRS[0]) is None
+    assert [again.stamp(pair) for pair in (*PAIRS, other)] == [None, None, "other"]
+    again.save(PAIRS, [{"indices": np.arange(200).reshape(100, 2), "stamp": name} for _, name in PAIRS])
+    again.finish()
+    assert MatchCollection(tmp_path / "m.h5").pairs == [*PAIRS, other]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"PK\x03\x04", b""])

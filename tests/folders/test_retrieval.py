@@ -83,3 +83,16 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     empty.save(tmp_path / "empty.jpg.npz")
     with pytest.raises(DoapError, match="no image has keypoints"):
         retrieve_pairs(tmp_path, 5)
+
+
+def test_images_that_are_not_asked_for_have_no_influence(tmp_path: Path) -> None:
+    all_images, few = write_scenes(tmp_path / "all", "real"), write_scenes(tmp_path / "few", "real", scenes=2)
+    names = FeatureCollection(few).names
+    assert retrieve_pairs(all_images, 3, names=[*names[::-1], names[0]]) == retrieve_pairs(few, 3)
+
+
+def test_features_of_two_models_are_one_line(tmp_path: Path) -> None:
+    write_scenes(tmp_path, "real")
+    Features(np.zeros((9, 2, 3), np.float32), np.ones((9, 16), np.float32), (9, 9), "short").save(tmp_path / "b.npz")
+    with pytest.raises(DoapError, match=r"dimensions, others (16|32); describe all with one model"):
+        retrieve_pairs(tmp_path, 2)

@@ -55,6 +55,38 @@ def test_folders_of_other_trainings_are_refused(reference: Path, patches: PatchS
         train(SMALL, patches, tmp_path)
 
 
+def test_a_run_is_not_resumed_on_a_set_that_was_built_again(
+    patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, run = tmp_path / "set", tmp_path / "run"
+    patches.save(folder)
+    source = DataSpec([str(folder)])
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0)
+    with pytest.raises(KeyboardInterrupt):
+        train(SMALL, PatchSet.open(folder), run, source=source, progress=stop_after(0.5))
+    shutil.rmtree(folder)
+    PatchSet(patches.shards, patches.groups, patches.sequences, extent=2 * patches.extent).save(folder)
+    changed = PatchSet.open(folder)
+    assert repr(changed) == repr(patches)
+    with pytest.raises(DoapError, match="its training set has changed since; restore the set, or choose another"):
+        train(SMALL, changed, run, source=source)
+    patches.save(tmp_path / "moved")
+    train(SMALL, PatchSet.open(tmp_path / "moved"), run, source=DataSpec([str(tmp_path / "moved")]))
+    assert is_complete(run)
+
+
+def test_a_run_of_an_earlier_version_has_no_fingerprint(patches: PatchSet, tmp_path: Path) -> None:
+    patches.save(tmp_path / "set")
+    source, run = DataSpec([str(tmp_path / "set")]), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(SMALL, PatchSet.open(tmp_path / "set"), run, source=source, progress=stop_after(0.5))
+    record = json.loads((run / "run.json").read_text())
+    assert record.pop("fingerprint") == source.fingerprint(patches)
+    (run / "run.json").write_text(json.dumps(record))
+    train(SMALL, PatchSet.open(tmp_path / "set"), run, source=source)
+    assert is_complete(run)
+
+
 def write_as_version_0_1(run: Path, recipe: Recipe) -> None:
     """Write the recipe of a run folder with the keys of version 0.1."""
     old_names = {new: old for old, new in RENAMED_KEYS.items()}

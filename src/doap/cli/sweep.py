@@ -61,6 +61,7 @@ def sweep(
     An interrupted sweep continues if the same command is run again.
     """
     from doap.cli.data_show import open_training_with_bar
+    from doap.datasets.official.fingerprint import fingerprint_folder
     from doap.experiments.series import Series, shared_split
     from doap.experiments.sweep import evaluate_on_val, plan_sweep, run_sweep
     from doap.experiments.sweep_metrics import check_disjoint, choose_metric, make_evaluator
@@ -88,6 +89,7 @@ def sweep(
             "recipe": str(recipe),
             "settings": settings or [],
             "tests": [str(folder) for folder in tests],
+            "fingerprints": [fingerprint_folder(folder) for folder in tests],
             "metric": chosen.record(),
             "split": trained_split,
         }

@@ -1,10 +1,13 @@
 """The whole demo, step by step."""
 
 import multiprocessing
+import os
 import shutil
-from collections.abc import Callable, Mapping, MutableMapping
+import threading
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,18 @@ from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import evaluation, training
 from doap.demo.evaluation import Evaluation, RankedExamples
 from doap.demo.stereo import StereoMatches, match_stereo_pair
+from doap.errors import DoapError
 from doap.evaluation.image_pairs.scoring import ImagePair
 from doap.features import ModelDescriber
+from doap.files import write_text
 from doap.networks.card import Origin
 from doap.networks.registry import list_models, load, save
 
 STEREO_PICTURE = "matches.png"
+PATCHES = "patches"
+DESCRIPTORS = "descriptors"
+PAGE = ("index.html", "loss.png", "scores.png", "lists.png", "groups.png")  # what `write_page` writes
+MARK = ".doap-demo"  # file in the folder of a demo: what is in it may be replaced by the next
 WORKERS = 2
 
 
@@ -55,17 +64,19 @@ def run_demo(
         folder: Folder for pictures, runs and descriptors.
         on_step: Callback, called as on_step(step) when a step starts.
         update: Callback, called as update(done, text) with the finished fraction of the step.
+
+    Raises:
+        DoapError: If the folder holds files with the names of the output that no demo wrote.
     """
     runs = {name: folder / name for name in training.RECIPES}
-    for path in (folder / "patches", folder / "descriptors", *runs.values()):
-        shutil.rmtree(path, ignore_errors=True)
+    _prepare_folder(folder, [PATCHES, DESCRIPTORS, *runs])
 
     on_step("matching an image pair")
     stereo = match_stereo_pair(folder / STEREO_PICTURE)
     on_step(f"{stereo.summary}: {folder / STEREO_PICTURE}")
 
     on_step("cutting patches from photos")
-    patches = training.cut_training_patches(folder / "patches", lambda done, total: update(done / total, ""))
+    patches = training.cut_training_patches(folder / PATCHES, lambda done, total: update(done / total, ""))
 
     on_step(f"training {' and '.join(training.RECIPES)}")
     shipped = [name for name in evaluation.SHIPPED if name in list_models()]
@@ -83,6 +94,16 @@ def run_demo(
     return DemoResult(stereo, patches, runs, shipped, pairs, scores + references, examples)
 
 
+def _prepare_folder(folder: Path, folders: Collection[str]) -> None:
+    """Remove the output of an earlier demo, and mark the folder as that of a demo."""
+    others = [name for name in (*folders, STEREO_PICTURE, *PAGE) if os.path.lexists(folder / name)]
+    if others and not (folder / MARK).is_file():
+        raise DoapError(f"{folder / others[0]}: exists, and no demo is known to have made it; choose another output")
+    for name in folders:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    write_text(folder / MARK, "The folder of a demo of doap; the next demo replaces its output.\n")
+
+
 def train_and_evaluate_references(
     folder: Path, runs: Mapping[str, Path], shipped: list[str], update: Callable[[float, str], None]
 ) -> tuple[list[ImagePair], Evaluation]:
@@ -91,12 +112,11 @@ def train_and_evaluate_references(
     A network this small gains little from a second thread, and is slowed down by other programs on that core.
     """
     context = multiprocessing.get_context("spawn")
-    patches = folder / "patches"
+    patches = folder / PATCHES
     longest_first = sorted(training.RECIPES.items(), key=lambda item: -item[1].epochs)
-    with (
-        context.Manager() as manager,
-        ProcessPoolExecutor(WORKERS, context, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-    ):
+    manager = SyncManager(ctx=context)
+    manager.start(end_with_parent)
+    with manager, ProcessPoolExecutor(WORKERS, context, initializer=_start_worker) as pool:
         losses: MutableMapping[str, tuple[float, float]] = manager.dict()
         trainings = [
             pool.submit(training.train_descriptor, name, recipe, patches, runs[name], losses)
@@ -104,7 +124,7 @@ def train_and_evaluate_references(
         ]
         pairs = evaluation.make_test_pairs()
         references = pool.submit(
-            evaluation.evaluate_references, pairs, training.RECIPES, patches, shipped, folder / "descriptors"
+            evaluation.evaluate_references, pairs, training.RECIPES, patches, shipped, folder / DESCRIPTORS
         )
         futures: list[Future[Any]] = [*trainings, references]
         while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done:
@@ -115,6 +135,23 @@ def train_and_evaluate_references(
         for future in trainings:
             future.result()
         return pairs, references.result()
+
+
+def _start_worker() -> None:
+    end_with_parent()
+    torch.set_num_threads(1)
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that started it does, even if that is killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait_for_end() -> None:
+        parent.join()
+        os._exit(1)  # an exception would end this thread alone
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def _origin(name: str, scores: Evaluation) -> Origin:

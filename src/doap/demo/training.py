@@ -1,6 +1,5 @@
 """Second step of the demo: cut patches from photos and train two descriptors by AP."""
 
-import multiprocessing
 from collections.abc import MutableMapping
 from pathlib import Path
 
@@ -51,11 +50,7 @@ def train_descriptor(
         losses: Receives the finished fraction and the loss under the name.
     """
 
-    parent = multiprocessing.parent_process()
-
     def report(status: Status) -> None:
-        if parent is not None and not parent.is_alive():  # the demo was killed
-            raise SystemExit
         if not status.preparation:  # whose end is not that of the training
             losses[name] = (status.done, status.loss)
 

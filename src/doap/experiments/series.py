@@ -69,13 +69,14 @@ class Series:
             DoapError: If a folder holds another training, or a recipe does not fit the set.
         """
         make_folder(self.folder)
+        patches, fingerprint = repr(self.data), self.source.fingerprint(self.data)
         for name, recipe in recipes.items():
             run = self.folder / name
             old = self.folder / _old_name(name)
             if old.exists() and not run.exists():
                 old.rename(run)
             if not is_unstarted(run):
-                check_run(run, recipe, repr(self.data))
+                check_run(run, recipe, patches, fingerprint)
             if not is_complete(run):
                 check_training(recipe, self.data, self.validation, self.cache)
 

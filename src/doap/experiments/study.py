@@ -18,6 +18,7 @@ from doap.training.recipe import Recipe, upgrade_recipe
 from doap.training.run_folder import FAILURE
 
 ROW_KEYS = ("run", "setting", "seed")  # columns that identify a row
+FINGERPRINT = "fingerprint"  # of data to evaluate on, in the parts of `evaluated_by`
 OLD_COLUMNS = {"tried": "setting", "right": "correct"}  # of version 0.1
 
 
@@ -148,7 +149,7 @@ def _read_measures(file: Path, evaluated_by: dict[str, Any]) -> dict[str, RunRow
     """Return the measures that were evaluated in the same way before, by the SHA-256 of the weights."""
     try:
         content = upgrade_study(read_json(file))
-        if content["evaluated_by"] != json.loads(json.dumps(evaluated_by)):
+        if not _is_same_evaluation(content["evaluated_by"], json.loads(json.dumps(evaluated_by))):
             return {}
         names = [folder_name(row["run"], row["setting"], row["seed"]) for row in content["rows"]]
         return {
@@ -158,3 +159,15 @@ def _read_measures(file: Path, evaluated_by: dict[str, Any]) -> dict[str, RunRow
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing or damaged: evaluate all again
         return {}
+
+
+def _is_same_evaluation(recorded: dict[str, Any], current: dict[str, Any]) -> bool:
+    """Return whether two entries `evaluated_by` are equal; fingerprints may be missing in the recorded one."""
+    without = {name: _without_unrecorded(part, recorded.get(name)) for name, part in current.items()}
+    return recorded == without
+
+
+def _without_unrecorded(part: Any, recorded: Any) -> Any:
+    if isinstance(part, dict) and isinstance(recorded, dict) and FINGERPRINT not in recorded:
+        return {key: value for key, value in part.items() if key != FINGERPRINT}
+    return part

@@ -23,6 +23,7 @@ from doap.training.run_folder import BEST
 from doap.training.validation import CommonValidation
 
 EVALUATED_BY = ("metric", "tests", "split")  # entries of sweep.json that decide how a run is measured
+FINGERPRINTS = "fingerprints"  # entry of sweep.json: those of the tests
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def run_sweep(
         sweep: Sweep from `plan_sweep`.
         series: Settings shared by the trainings.
         evaluate: Evaluation of a run.
-        record: Further entries of sweep.json: recipe, settings, tests, and metric and split of the evaluation.
+        record: Further entries of sweep.json: recipe, settings, tests, and metric and split of the evaluation;
+            fingerprints of the tests, by `fingerprint_folder`.
         on_row: Callback after every run, called with all rows so far: the value of the key, then the measures.
 
     Raises:
@@ -117,6 +119,9 @@ def _read_measures(file: Path, key: str, record: Mapping[str, Any]) -> dict[str,
     try:
         content = read_json(file)
         if any(content[name] != record.get(name) for name in EVALUATED_BY):
+            return {}
+        recorded = content.get(FINGERPRINTS)  # earlier versions did not record them
+        if recorded is not None and recorded != record.get(FINGERPRINTS):
             return {}
         return {
             run["weights"]: {name: value for name, value in row.items() if name != key}

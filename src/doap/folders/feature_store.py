@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -78,10 +79,10 @@ class FeatureFolder:
         self.folder = folder
 
     def open(self, identity: Identity, force: bool) -> None:
-        """Write the settings, unless the folder holds features of others."""
+        """Write the settings, unless the folder holds features of others; `force` removes these."""
         if self.folder.exists() and not self.folder.is_dir():
             raise DoapError(f"{self.folder}: is a file, not a folder of features; choose another output")
-        old = None if force else self.read_identity()
+        old = self._forced_identity(identity) if force else self.read_identity()
         if old is not None:
             check_identity(self.folder, old, identity, "features")
         elif not force and next(self.names(), None) is not None:
@@ -89,6 +90,19 @@ class FeatureFolder:
         if old != identity:
             content = {"format": FORMAT, "settings": identity}
             write_text(make_folder(self.folder) / SETTINGS_FILE, json.dumps(content, indent=1) + "\n")
+
+    def _forced_identity(self, identity: Identity) -> Identity | None:
+        """Return the settings of the features if they are these; otherwise remove all features, and return None.
+
+        Archives without a stamp were not written by `save`, and stay.
+        """
+        with suppress(DoapError):  # damaged settings
+            if self.read_identity() == identity:
+                return identity
+        for name in list(self.names()):
+            if self.stamp(name) is not None:
+                self.remove(name)
+        return None
 
     def read_identity(self) -> Identity | None:
         """Return the settings of the features in the folder; None if there are none.

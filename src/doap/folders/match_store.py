@@ -9,6 +9,7 @@ import functools
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,9 @@ class MatchStore:
             shutil.rmtree(self.folder, ignore_errors=True)
             write_text(settings, content)
         for path in sorted(self.folder.glob("[0-9]*.npz")):
-            self._add(path)
+            with suppress(DoapError, OSError):  # its pairs are matched again
+                _read_part(path)
+                self._add(path)
 
     def stamp(self, pair: Pair) -> str | None:
         """Return the stamp of a pair; None if it is not matched."""
@@ -159,6 +162,11 @@ def pair_of(group: str) -> Pair:
 
 
 def _read_part(path: Path) -> list[Record]:
+    """Read the matches of a part.
+
+    Raises:
+        DoapError: If it is damaged; it is then removed, since it would be found damaged by every run.
+    """
     records: dict[int, Record] = {}
     try:
         for entry, value in read_archive(path).items():
@@ -166,7 +174,8 @@ def _read_part(path: Path) -> list[Record]:
             if name:
                 records.setdefault(int(number), {})[name] = value if value.ndim else value.item()
     except ValueError as error:
-        raise DoapError(f"{path}: damaged; remove it and run the command again, its pairs are then matched") from error
+        path.unlink()
+        raise DoapError(f"{path}: damaged and removed; run the command again, its pairs are then matched") from error
     return [records[number] for number in sorted(records)]
 
 

@@ -6,6 +6,7 @@ descriptors are added up per word (Delhumeau et al., 2013). Signed square roots 
 Bits are taken as values ±1.
 """
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,20 @@ MIN_DESCRIPTORS_PER_WORD = 39  # with fewer, the vocabulary is made smaller
 ITERATIONS = 20
 
 
-def retrieve_pairs(features: str | Path, count: int, *, seed: int = 0, progress: Progress = no_progress) -> list[Pair]:
+def retrieve_pairs(
+    features: str | Path,
+    count: int,
+    *,
+    names: Collection[str] | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> list[Pair]:
     """Pair every image with the images most similar to it, by exact search over aggregated descriptors.
 
     Args:
         features: Features of a folder, as `describe_folder` writes them.
         count: Number of images that are retrieved for each image.
+        names: Images to pair; None for all. Others of the collection have no influence.
         seed: Seed of the vocabulary.
         progress: Called with the numbers of finished and of all images.
 
@@ -37,7 +46,7 @@ def retrieve_pairs(features: str | Path, count: int, *, seed: int = 0, progress:
         Pairs, each once and its names in sorted order. Images without keypoints are in none.
 
     Raises:
-        DoapError: If fewer than two images have keypoints, or the count is not positive.
+        DoapError: If fewer than two images have keypoints, descriptors differ in length, or the count is not positive.
 
     Example:
         >>> from doap.folders import match_pairs, retrieve_pairs
@@ -48,48 +57,57 @@ def retrieve_pairs(features: str | Path, count: int, *, seed: int = 0, progress:
     if count < 1:
         raise DoapError(f"the number of images to retrieve must be at least 1, not {count}")
     collection = FeatureCollection(features)
-    words = learn_words(collection, WORDS, seed)
-    names, rows = [], []
-    for done, name in enumerate(collection.names, 1):
+    chosen = collection.names if names is None else sorted(set(names))
+    words = learn_words(collection, WORDS, seed, chosen)
+    described, rows = [], []
+    for done, name in enumerate(chosen, 1):
         descriptors = as_vectors(collection[name].descriptors)
         if len(descriptors):
-            names.append(name)
+            _check_length(collection, name, descriptors, words.shape[1])
+            described.append(name)
             rows.append(aggregate(descriptors, words))
-        progress(done, len(collection))
-    if len(names) < 2:
-        raise DoapError(f"{features}: {len(names)} images with keypoints; retrieval needs at least two")
+        progress(done, len(chosen))
+    if len(described) < 2:
+        raise DoapError(f"{features}: {len(described)} images with keypoints; retrieval needs at least two")
     vectors = np.stack(rows)
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)
-    _, nearest = index.search(vectors, min(count + 1, len(names)))
+    _, nearest = index.search(vectors, min(count + 1, len(described)))
     pairs = set()
     for row, others in enumerate(nearest.tolist()):
         similar = [other for other in others if other != row][:count]
-        pairs |= {(names[min(row, other)], names[max(row, other)]) for other in similar}
+        pairs |= {(described[min(row, other)], described[max(row, other)]) for other in similar}
     return sorted(pairs)
 
 
-def learn_words(collection: FeatureCollection, count: int, seed: int) -> Vectors:
+def learn_words(collection: FeatureCollection, count: int, seed: int, names: Sequence[str] | None = None) -> Vectors:
     """Learn a vocabulary by k-means from descriptors sampled evenly over random images of a collection.
+
+    Args:
+        collection: Features.
+        count: Number of words.
+        seed: Seed of the sample and of k-means.
+        names: Images to learn from; None for all.
 
     Returns:
         (W, D) words; fewer than `count` if there are few descriptors.
 
     Raises:
-        DoapError: If no image has keypoints.
+        DoapError: If no image has keypoints, or descriptors differ in length.
     """
     import faiss
 
     random = np.random.default_rng(seed)
     limit = count * DESCRIPTORS_PER_WORD
-    order = random.permutation(collection.names)[:limit].tolist()
-    share = -(-limit // len(order))
+    order = random.permutation(collection.names if names is None else names)[:limit].tolist()
+    share = -(-limit // max(1, len(order)))
     sampled: list[Vectors] = []
     for name in order:
         descriptors = collection[name].descriptors
         chosen = np.sort(random.permutation(len(descriptors))[:share])
         if len(chosen):
             sampled.append(as_vectors(descriptors[chosen]))
+            _check_length(collection, name, sampled[-1], sampled[0].shape[1])
     if not sampled:
         raise DoapError(f"{collection.path}: no image has keypoints; retrieval needs at least two that do")
     training = np.concatenate(sampled)
@@ -97,6 +115,14 @@ def learn_words(collection: FeatureCollection, count: int, seed: int) -> Vectors
     means = faiss.Kmeans(training.shape[1], words, niter=ITERATIONS, seed=seed, min_points_per_centroid=1)
     means.train(training)
     return np.asarray(means.centroids, np.float32)
+
+
+def _check_length(collection: FeatureCollection, name: str, descriptors: Vectors, length: int) -> None:
+    if descriptors.shape[1] != length:
+        raise DoapError(
+            f"{collection.path}: descriptors of {name} have {descriptors.shape[1]} dimensions, others {length}; "
+            "describe all with one model"
+        )
 
 
 def aggregate(descriptors: Vectors, words: Vectors) -> Vectors:

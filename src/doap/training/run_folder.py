@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from doap.datasets.label_mining.mining import MinedLabels
+from doap.datasets.official.fingerprint import fingerprint_training_set
 from doap.datasets.official.training_set import SPLIT_LAYOUTS, layout_of, parts_of, used_sequences
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.patch_set import PatchSet
@@ -63,6 +64,10 @@ class DataSpec:
         """The paths among `data`."""
         return [Path(path) for path in self.data if Path(path).is_dir()]
 
+    def fingerprint(self, data: PatchSet | FrameSet) -> str | None:
+        """Return the fingerprint of the training set, see `fingerprint_training_set`; None for a set in memory."""
+        return fingerprint_training_set(data, self.folders)
+
 
 @dataclass(frozen=True)
 class RunInfo:
@@ -72,6 +77,7 @@ class RunInfo:
         source: Origin of the data.
         split: Split of HPatches in runs of version 0.2, which is part of the recipe since; empty otherwise.
         patches: Training set, as its `repr`.
+        fingerprint: Fingerprint of the training set; None for a set in memory and in runs of earlier versions.
         device: "cpu" or "cuda".
         devices: Number of processes.
         teacher: The teacher, if any.
@@ -81,6 +87,7 @@ class RunInfo:
     source: DataSpec
     split: str
     patches: str
+    fingerprint: str | None
     device: str
     devices: int
     teacher: Identities
@@ -100,6 +107,7 @@ def describe_run(
     return {
         **asdict(source),
         "patches": repr(data),
+        "fingerprint": source.fingerprint(data),
         "device": device,
         "devices": devices,
         "precision": precision,
@@ -221,7 +229,7 @@ def _check_unfinished(run: Path, recipe: Recipe, info: dict[str, Any], mined: Pa
     """Check that a folder holds this training, unfinished; the arguments are those of `start_run`."""
     if not (run / RECORD).exists():
         raise DoapError(f"{run}: exists and is not a run folder; choose another folder")
-    check_run(run, recipe, info["patches"])
+    check_run(run, recipe, info["patches"], info["fingerprint"])
     if read_run(run).teacher != info["teacher"]:
         names = ", ".join(recipe.teachers)
         raise DoapError(
@@ -239,14 +247,23 @@ def _check_unfinished(run: Path, recipe: Recipe, info: dict[str, Any], mined: Pa
     read_losses(run), read_validation(run)  # fails before the set is loaded
 
 
-def check_run(run: Path, recipe: Recipe, patches: str) -> None:
-    """Check that a run folder holds a run of a recipe on a set, given as its `repr`.
+def check_run(run: Path, recipe: Recipe, patches: str, fingerprint: str | None = None) -> None:
+    """Check that a run folder holds a run of a recipe on a set.
+
+    Args:
+        run: The folder.
+        recipe: Recipe of the training.
+        patches: Training set, as its `repr`.
+        fingerprint: Fingerprint of the training set; compared if it is known here and in the record.
 
     Raises:
         DoapError: If it holds another run.
     """
-    if read_run(run).patches != patches:
+    recorded = read_run(run)
+    if recorded.patches != patches:
         raise DoapError(f"{run}: holds a run on another set; choose another folder")
+    if None not in (recorded.fingerprint, fingerprint) and recorded.fingerprint != fingerprint:
+        raise DoapError(f"{run}: its training set has changed since; restore the set, or choose another folder")
     if read_recorded_recipe(run / RECIPE) != recipe:
         raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
 
@@ -278,6 +295,7 @@ def read_run(run: Path) -> RunInfo:
             source=DataSpec(list(map(str, data)), str(info["validation"])),
             split=str(info.get("split", "")),
             patches=str(info["patches"]),
+            fingerprint=info.get("fingerprint"),
             device=str(info["device"]),
             devices=devices,
             teacher=info.get("teacher"),

@@ -292,6 +292,21 @@ def test_similar_images_are_paired(project: Path, tmp_path: Path) -> None:
     assert len(pairs) == 2  # the image without keypoints is in none
 
 
+def test_images_that_are_no_longer_given_are_not_retrieved(project: Path, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, pairs=PairSettings("retrieval", 1))
+    matched = []
+    for has_more in (False, True):
+        copy = copy_project(project, tmp_path / str(has_more))
+        if has_more:  # the most similar image of another
+            more = Path(shutil.copy(copy / "photos" / "a" / "left.png", copy / "photos" / "more.png"))
+            build_project(copy / "photos", copy, SETTINGS)
+            more.unlink()
+        (copy / "database.db").unlink()
+        build_project(copy / "photos", copy, settings)
+        matched.append(rows(copy / "database.db", "matches", "pair_id"))
+    assert matched[0] == matched[1]
+
+
 def test_images_follow_each_other_by_their_numbers() -> None:
     names = [f"{number}.png" for number in (1, 2, 9, 10, 11, 100)]
     assert sequential_pairs(sorted(names), 1, quadratic=False) == list(pairwise(names))

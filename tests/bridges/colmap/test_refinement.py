@@ -1,5 +1,7 @@
 """Refined keypoints: closer to the truth, and the same however a project was made."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +13,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bridges.colmap.conftest import SETTINGS, write_photos
-from bridges.colmap.test_database import blob, rows
+from bridges.colmap.test_database import TABLES_4_2, blob, make, rows
 from bridges.colmap.test_project import dump, interrupt_at
-from doap.bridges.colmap import build_project
-from doap.bridges.colmap.database import pair_id
-from doap.folders import DescribeSettings
+from doap.bridges.colmap import ProjectSettings, build_project, import_into_database
+from doap.bridges.colmap.database import open_database, pair_id
+from doap.bridges.colmap.filling import add_images
+from doap.folders import DescribeSettings, find_images
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -113,6 +116,50 @@ def test_images_that_are_added_give_what_all_at_once_give(refined: Path, tmp_pat
     build_project(photos, tmp_path, REFINED)
     for table in ("keypoints", "matches", "two_view_geometries"):
         assert rows(tmp_path / "database.db", table, "*") == rows(refined / "database.db", table, "*")
+
+
+CONTENT = ("keypoints", "matches", "two_view_geometries")
+
+
+def import_photos(folder: Path, settings: ProjectSettings) -> Path:
+    """Import the features of photos into a database of COLMAP that has their images."""
+    photos = write_photos(folder / "photos")
+    database = make(folder / "theirs.db", TABLES_4_2)
+    with open_database(database) as opened:
+        add_images(opened, find_images([photos]), settings.cameras)
+    import_into_database(database, photos, settings)
+    return database
+
+
+def test_other_settings_by_force_give_what_they_give_at_once(tmp_path: Path) -> None:
+    other = replace(REFINED, max_error=2 * REFINED.max_error)
+    expected = import_photos(tmp_path / "direct", other)
+    database = import_photos(tmp_path / "changed", REFINED)
+    import_into_database(database, tmp_path / "changed" / "photos", other, force=True)
+    for table in CONTENT:
+        assert rows(database, table, "*") == rows(expected, table, "*")
+
+
+@pytest.mark.parametrize("tables", [CONTENT[1:], CONTENT[2:], (*CONTENT, "descriptors")])
+def test_what_was_removed_from_a_database_is_refined_again(tmp_path: Path, tables: tuple[str, ...]) -> None:
+    database = import_photos(tmp_path, REFINED)
+    before = {table: rows(database, table, "*") for table in CONTENT}
+    with closing(sqlite3.connect(database)) as connection, connection:
+        for table in tables:  # as `colmap database_cleaner`
+            connection.execute(f"DELETE FROM {table}")
+    import_into_database(database, tmp_path / "photos", REFINED)
+    for table in CONTENT:
+        assert rows(database, table, "*") == before[table]
+
+
+def test_keypoints_that_lose_their_matches_are_as_described(tmp_path: Path, project: Path) -> None:
+    photos = write_photos(tmp_path / "photos")
+    build_project(photos, tmp_path, REFINED)
+    for name in ("b/right.png", "crop.png"):
+        Image.fromarray(np.full((60, 80), 90, np.uint8)).resize(Image.open(photos / name).size).save(photos / name)
+    build_project(photos, tmp_path, REFINED)
+    left = [rows(path / "database.db", "keypoints WHERE image_id = 1", "data") for path in (tmp_path, project)]
+    assert left[0] == left[1]
 
 
 def test_a_project_without_a_match_is_left_alone(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files of hloc: their content, and what is refused or not replaced."""
 
+import shutil
 from pathlib import Path
 
 import h5py
@@ -148,6 +149,18 @@ def test_matches_of_other_features_or_without_geometry_are_refused(tmp_path: Pat
     with pytest.raises(DoapError, match="no features of b"):
         export_matches(tmp_path / "m.h5", tmp_path / "f", tmp_path / "o.h5")
     assert not (tmp_path / "o.h5").exists()
+
+
+@pytest.mark.parametrize(("column", "index"), [(0, 300), (1, 300), (1, 1 << 20)])
+def test_matches_of_keypoints_that_do_not_exist_are_one_line(
+    described: Path, matched: Path, tmp_path: Path, column: int, index: int
+) -> None:
+    shutil.copy(matched, tmp_path / "damaged.h5")
+    with h5py.File(tmp_path / "damaged.h5", "r+") as file:
+        file["left.png/sub%2Fright.png/indices"][3, column] = index
+    with pytest.raises(DoapError, match=r"damaged\.h5: left\.png and sub/right\.png: damaged, .*doap match again"):
+        export_matches(tmp_path / "damaged.h5", described, tmp_path / "m.h5")
+    assert not (tmp_path / "m.h5").exists()
 
 
 def test_more_keypoints_than_int16_counts(tmp_path: Path) -> None:

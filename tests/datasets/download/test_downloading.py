@@ -47,7 +47,7 @@ def test_a_set_is_complete_whatever_folder_encloses_it_in_the_archive(
 ) -> None:
     url = site.put("liberty.zip", zipped({enclosing + name: content for name, content in phototour.items()}))
     steps: list[str] = []
-    (tmp_path / ".phototour-liberty-abcdefg1.sha256").touch()  # of a killed download
+    (tmp_path / ".doap-tmp-phototour-liberty.sha256-12345678.sha256").touch()  # of a killed download
     result = download(liberty(url), tmp_path, retry=QUICK, progress=lambda step, *_: steps.append(step))
     assert files_of(tmp_path) == {
         **{f"phototour-liberty/{name}": content for name, content in phototour.items()},

@@ -1,15 +1,18 @@
 """Equal terms on look-alike sets: steps, schedule and learning rates."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from doap.datasets.official.training_set import open_training_set
+from doap.errors import DoapError
 from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.equal_terms import LEARNING_RATES, equal_terms
 from doap.experiments.reproduce.plan import make_plan
 from doap.experiments.reproduce.targets import look_alike_targets
+from doap.training.batches import make_sampler
 from doap.training.recipe import read_recipe
 from support.sets.small_data_folder import make_data_folder
 
@@ -71,6 +74,26 @@ def test_overrides_of_the_user_come_last(data: DataFolder, tmp_path: Path) -> No
     settings = ["batch_size=12", "views_per_group=2", "lr=0.7"]
     plan = make_plan([look_alike_targets()["table-2"]], data, tmp_path, settings=settings, steps=9)
     assert {job.recipe.lr for job in plan.jobs} == {0.7}
+
+
+def test_sweeps_take_as_many_steps_for_each_batch_size(data: DataFolder, tmp_path: Path) -> None:
+    target = look_alike_targets()["figure-batch-size"]
+    target = replace(target, sweeps=tuple(replace(sizes, values=(32, 48)) for sizes in target.sweeps))
+    plan = make_plan([target], data, tmp_path, settings=["width=2", "batch_size=8"], steps=90)
+    assert len(plan.jobs) == 6
+    for job in plan.jobs:
+        sampler = make_sampler(open_training_set(job.paths, job.recipe.split), job.recipe)
+        assert job.recipe.epochs == math.ceil(90 / sampler.count(0))
+        assert (job.recipe.schedule, job.recipe.lr) == ("linear", LEARNING_RATES["real", "ap"])
+    assert [job.recipe.batch_size for job in plan.jobs] == [32, 48] * 3
+    assert [recipe for planned in plan.sweeps for recipe in planned.sweep.recipes.values()] == [
+        job.recipe for job in plan.jobs
+    ]
+
+
+def test_a_batch_that_is_too_large_names_its_training(data: DataFolder, tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=r"batch-size-phototour/batch_size=256: .*lower batch_size"):
+        make_plan([look_alike_targets()["figure-batch-size"]], data, tmp_path)
 
 
 def test_an_objective_without_a_tuned_rate_keeps_that_of_the_recipe(data: DataFolder, tmp_path: Path) -> None:

@@ -10,15 +10,21 @@ import pytest
 from doap.datasets.official.training_set import open_training_set
 from doap.errors import DoapError
 from doap.evaluation.harness.result import read_result
+from doap.experiments.reproduce import results
 from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.plan import make_plan
 from doap.experiments.reproduce.results import ResultWriter
 from doap.experiments.reproduce.run import Outcome, Request, prepare, reproduce
+from doap.experiments.reproduce.runner import check_runs
 from doap.experiments.reproduce.targets import paper_targets
+from doap.files import atomic_file
 from doap.networks.card import read_card
 from doap.training.log import read_losses
+from doap.training.recipe import read_recipe
 from doap.training.run_folder import FAILURE, DataSpec, describe_run, start_run
+from support.sets.official_formats import write_half
 from support.sets.small_data_folder import make_data_folder
+from support.sets.small_pairs import write_sequence
 
 
 @pytest.fixture(scope="module")
@@ -161,12 +167,99 @@ def test_a_damaged_result_is_measured_again(data: DataFolder, tmp_path: Path, da
     good = file.read_text()
     other = good.replace('"benchmark": "romepatches"', '"benchmark": "phototour"')
     file.write_text(good[:100] if damage == "truncated" else other)
-    leftover = tmp_path / "quick" / "runs" / "DOAP-romepatches" / ".weights-abcdefg1.json"
+    with atomic_file(tmp_path / "weights.json") as temporary:
+        leftover = tmp_path / "quick" / "runs" / "DOAP-romepatches" / temporary.name
     leftover.touch()  # of a killed reproduction
     _, trained = run(request(data, tmp_path, "table-2"))
     assert not trained
     assert file.read_text() == good
     assert not leftover.exists()
+
+
+SMALL = ("epochs=1", "batch_size=32", "width=2")
+
+
+def small_request(data: DataFolder, output: Path, *names: str) -> Request:
+    """Return a request on the whole sets."""
+    return Request(names, paper_targets(), data, output, settings=SMALL)
+
+
+def test_a_result_is_measured_again_once_its_data_has_changed(data: DataFolder, tmp_path: Path) -> None:
+    own = DataFolder(shutil.copytree(data.folder, tmp_path / "data"))
+    asked = small_request(own, tmp_path / "out", "table-2")
+    file = run(asked)[0].results / "romepatches.json"
+    first = read_result(file)
+    write_half(own.path("romepatches"), "test", seed=5)
+    _, trained = run(asked)
+    assert not trained  # the half that is trained on is the same
+    second = read_result(file)
+    is_equal = {
+        half: [a == b for a, b in zip(first.scores, second.scores, strict=True) if a["half"] == half]
+        for half in ("train", "test")
+    }
+    assert all(is_equal["train"])
+    assert not any(is_equal["test"])
+    moved = DataFolder(own.folder.rename(tmp_path / "moved"))
+    time = file.stat().st_mtime_ns
+    run(small_request(moved, tmp_path / "out", "table-2"))
+    assert file.stat().st_mtime_ns == time
+
+
+def test_a_result_of_an_earlier_version_is_kept(data: DataFolder, tmp_path: Path) -> None:
+    outcome, _ = run(request(data, tmp_path, "table-2"))
+    file = outcome.results / "romepatches.json"
+    content = json.loads(file.read_text())
+    assert set(content["settings"].pop("fingerprint")) == {"romepatches", "options"}
+    file.write_text(json.dumps(content))
+    run(request(data, tmp_path, "table-2"))
+    assert json.loads(file.read_text()) == content
+
+
+def test_a_result_is_of_all_sequences_and_options(
+    data: DataFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = DataFolder(shutil.copytree(data.folder, tmp_path / "data"))
+    target = replace(paper_targets()["figure-oxford"], trainings=(), baselines=("sift",))
+    plan = make_plan([target], own, tmp_path / "runs", is_quick=True)
+    writer = ResultWriter(plan, tmp_path, tmp_path / "binarised")
+    writer.write(target)
+    write_sequence(own.path("oxford") / "bark", seed=3)
+    writer.write(target)
+    names = {score["sequence"] for score in read_result(tmp_path / "oxford.json").scores}
+    assert names == {"bark", "boat", "graf", "wall"}
+    time = (tmp_path / "oxford.json").stat().st_mtime_ns
+    writer.write(target)
+    assert (tmp_path / "oxford.json").stat().st_mtime_ns == time
+    monkeypatch.setattr(results, "QUICK_KEYPOINTS", 50)
+    writer.write(target)
+    assert read_result(tmp_path / "oxford.json").settings["keypoints"] == 50
+
+
+def test_a_run_on_data_that_has_changed_is_refused(data: DataFolder, tmp_path: Path) -> None:
+    own = DataFolder(shutil.copytree(data.folder, tmp_path / "data"))
+    asked = small_request(own, tmp_path / "out", "table-2")
+    run(asked)
+    write_half(own.path("romepatches"), "train", seed=5)
+    with pytest.raises(DoapError, match="DOAP-romepatches: its training set has changed since"):
+        prepare(asked)
+
+
+def test_a_batch_that_is_too_large_is_refused_before_any_training(data: DataFolder, tmp_path: Path) -> None:
+    asked = small_request(data, tmp_path, "table-2", "figure-batch-size")
+    with pytest.raises(DoapError, match=r"batch-size-phototour/batch_size=256: .*lower batch_size"):
+        run(asked)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_complete_and_failed_trainings_are_not_checked_again(data: DataFolder, tmp_path: Path) -> None:
+    plan = make_plan([paper_targets()["table-2"]], data, tmp_path / "runs")
+    recipe = read_recipe("romepatches-real", ["batch_size=100000"])
+    job = replace(plan.jobs[0], recipe=recipe)
+    with pytest.raises(DoapError, match="lower batch_size"):
+        check_runs([job])
+    start_run(job.run, recipe, describe_run(open_training_set(job.paths, "train"), job.source, "cpu", 1, "32"))
+    (job.run / FAILURE).write_text("{}")
+    check_runs([job])
 
 
 def test_a_binarised_model_without_its_card_is_made_again(data: DataFolder, tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ class Database:
         else:
             self._insert("descriptors", columns, row)
         self._remember("image", image, stamp)
+        self._forget_refinement()
 
     def write_pair(self, pair: int, matches: NDArray[np.integer], geometry: TwoViewGeometry) -> None:
         """Write the matches of a pair, (P, 2) with the image of smaller number first, and replace others."""
@@ -210,6 +211,7 @@ class Database:
         self._insert("matches", "pair_id, rows, cols, data", (pair, len(every), 2, every.tobytes()))
         self.write_geometry(pair, matches, geometry)
         self._remember("pair", pair, np.packbits(geometry.inliers).tobytes().hex())
+        self._forget_refinement()
 
     def write_geometry(self, pair: int, matches: NDArray[np.integer], geometry: TwoViewGeometry) -> None:
         """Write the geometry of a pair, and replace another.
@@ -280,12 +282,16 @@ class Database:
         self.connection.execute("UPDATE keypoints SET data = ? WHERE image_id = ?", (keypoints.tobytes(), image))
 
     def refinement(self) -> str | None:
-        """Return what `remember_refinement` remembered last."""
+        """Return what `remember_refinement` remembered; None if keypoints or matches were written since then."""
         return self._recall("refinement").get(0)
 
     def remember_refinement(self, state: str) -> None:
         """Remember the features and matches whose keypoints have been refined."""
         self._remember("refinement", 0, state)
+
+    def _forget_refinement(self) -> None:
+        if self.has_own_table:
+            self.connection.execute("DELETE FROM doap WHERE kind = 'refinement'")
 
     def remove_features(self, images: Collection[int]) -> None:
         """Remove keypoints, descriptors and matches of images."""
@@ -298,6 +304,7 @@ class Database:
             run(f"DELETE FROM {table} WHERE image_id IN {removed}")
         for table in ("matches", *self._geometry_tables):
             run(f"DELETE FROM {table} WHERE pair_id / {MAX_IMAGES} IN {removed} OR pair_id % {MAX_IMAGES} IN {removed}")
+        self._forget_refinement()
 
     def settings(self) -> Identity | None:
         """Return the settings of the features that doap has written; None if there are none."""

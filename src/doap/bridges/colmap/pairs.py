@@ -67,7 +67,7 @@ def choose_pairs(
     if settings.choice == "sequential":
         return sequential_pairs(names, settings.neighbours, settings.quadratic)
     if listed is None:
-        listed = retrieve_pairs(features, settings.neighbours, progress=progress)
+        listed = retrieve_pairs(features, settings.neighbours, names=names, progress=progress)
     known = set(names)
     return [pair for pair in listed if known.issuperset(pair)]
 

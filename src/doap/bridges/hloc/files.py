@@ -150,8 +150,9 @@ def export_matches(
             if lines is not None:
                 file.attrs[PAIR_LIST] = _digest([lines])
             for done, (group, (first, second)) in enumerate(groups.items(), 1):
-                counts = count(first), count(second)
-                _write(file, group, _pair_arrays(found[first, second], counts, bits, verified))
+                pair, counts = found[first, second], (count(first), count(second))
+                _check_indices(pair, counts, f"{found.path}: {first} and {second}")
+                _write(file, group, _pair_arrays(pair, counts, bits, verified))
                 progress(done, len(groups))
     return True
 
@@ -189,6 +190,12 @@ def _pair_arrays(
     rows[first] = second
     scores[first] = match_scores(matches.distances[chosen], bits)
     return {"matches0": rows, "matching_scores0": scores}
+
+
+def _check_indices(matches: "Matches", counts: tuple[int, int], where: str) -> None:
+    """Raise DoapError for indices of keypoints that two images with these numbers of keypoints do not have."""
+    if (matches.indices >= counts).any():
+        raise DoapError(f"{where}: damaged, matches of keypoints that they do not have; run doap match again")
 
 
 def _pair_lines(pairs: Iterable[Pair]) -> str:

@@ -187,7 +187,7 @@ def _result(data: DataSet, target: Path, counts: str, sha256: str) -> DownloadRe
     is_recorded_now = data.sha256 is None and not record.exists()
     if is_recorded_now:
         try:
-            remove_temporary_files(record.parent, record.stem)  # of a killed download; another one writes the same
+            remove_temporary_files(record.parent, record.name)  # of a killed download; another one writes the same
             write_text(record, f"{sha256}\n")
         except OSError:  # data of others, in a folder that is not writable
             is_recorded_now = False

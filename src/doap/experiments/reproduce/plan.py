@@ -9,7 +9,7 @@ from doap.datasets.official.training_set import open_training_set
 from doap.errors import DoapError
 from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.equal_terms import STEPS, equal_terms
-from doap.experiments.reproduce.runner import Job
+from doap.experiments.reproduce.runner import Job, naming
 from doap.experiments.reproduce.targets import BatchSizes, Target, Training
 from doap.experiments.sweep import Sweep, plan_sweep
 from doap.training.data_cache import Data
@@ -138,23 +138,34 @@ def make_plan(
         steps: Steps of each training on look-alike sets.
 
     Raises:
-        DoapError: If an override is invalid.
+        DoapError: If an override is invalid, or a batch is too large for a look-alike set.
     """
     overrides = [*(QUICK_SETTINGS if is_quick else ()), *settings]
     trainings = {training.name: training for target in targets for training in target.trainings}
     open_set: OpenSet = lru_cache(1)(open_training_set)  # trainings on the same data follow each other
+
+    def job(training: Training, overrides: Sequence[str], folder: Path) -> Job:
+        paths, run = tuple(data.path(name) for name in training.datasets), folder / training.name
+        with naming(run):
+            recipe = _read_recipe(training, data, overrides, is_quick, steps, open_set)
+        return Job(training, recipe, paths, run, device)
+
     jobs = [
-        _job(training, _read_recipe(training, data, overrides, is_quick, steps, open_set), data, folder, device)
+        job(training, overrides, folder)
         for training in sorted(trainings.values(), key=lambda training: training.datasets)
     ]
     sweeps = []
     for sizes in (sizes for target in targets for sizes in target.sweeps):
         values = ",".join(map(str, QUICK_BATCH_SIZES if is_quick else sizes.values))
         sweep = plan_sweep(sizes.recipe, f"batch_size={values}", list(overrides))
-        planned = PlannedSweep(sizes, sweep, folder / f"batch-size-{sizes.name}")
-        sweeps.append(planned)
-        for name, recipe in sweep.recipes.items():
-            jobs.append(_job(Training(name, sizes.recipe, (sizes.dataset,)), recipe, data, planned.folder, device))
+        parent = folder / f"batch-size-{sizes.name}"
+        runs = [
+            job(Training(name, sizes.recipe, (sizes.dataset,)), [*overrides, f"batch_size={sweep.value(name)}"], parent)
+            for name in sweep.recipes
+        ]
+        recipes = {run.training.name: run.recipe for run in runs}
+        sweeps.append(PlannedSweep(sizes, Sweep(sweep.key, recipes), parent))
+        jobs += runs
     return Plan(tuple(targets), tuple(skipped), data, tuple(jobs), tuple(sweeps), device, is_quick, tuple(settings))
 
 
@@ -172,8 +183,3 @@ def _read_recipe(
         lr = recipe.lr if len(others) < len(overrides) else None
         adapted = equal_terms(own, open_set(paths, recipe.split), steps, lr)
     return read_recipe(training.recipe, [*training.settings, *adapted, *overrides]) if adapted else recipe
-
-
-def _job(training: Training, recipe: Recipe, data: DataFolder, folder: Path, device: str) -> Job:
-    paths = tuple(data.path(name) for name in training.datasets)
-    return Job(training, recipe, paths, folder / training.name, device)

@@ -17,6 +17,7 @@ from doap.datasets.batches.resident_patches import to_device
 from doap.datasets.label_mining.figure import draw_clusters
 from doap.datasets.label_mining.mining import mine_labels
 from doap.datasets.label_mining.settings import MiningSettings
+from doap.datasets.official.fingerprint import fingerprint_folder
 from doap.datasets.official.hpatches_tasks import find_split
 from doap.datasets.official.opening import open_dataset
 from doap.datasets.official.training_set import open_training_set
@@ -32,6 +33,7 @@ from doap.evaluation.hpatches.benchmark import HPatches
 from doap.evaluation.hpatches.tables import HEADLINES, mean_score
 from doap.evaluation.image_pairs.oxford import PAPER_EXTENT, Oxford
 from doap.evaluation.phototour.benchmark import Phototour
+from doap.evaluation.phototour.pair_test import find_scenes
 from doap.evaluation.romepatches.benchmark import RomePatches
 from doap.experiments.reproduce.data import SPLIT
 from doap.experiments.reproduce.patches_figure import draw_patches
@@ -55,6 +57,7 @@ RULE = (
 )
 OXFORD_DETECTOR = "vlfeat-harris-affine"  # upright
 QUICK_KEYPOINTS = 200
+FINGERPRINT = "fingerprint"  # setting of a result
 
 
 class FailedTrainingsError(DoapError):
@@ -97,15 +100,16 @@ class ResultWriter:
         writers[target.name](target)
 
     def _write_table_1(self, target: Target) -> None:
-        self._evaluate("phototour", Phototour(self.plan.data.folder), self._methods(target))
+        folder = self.plan.data.folder
+        self._evaluate("phototour", Phototour(folder), list(find_scenes(folder).values()), self._methods(target))
 
     def _write_table_2(self, target: Target) -> None:
         benchmark = RomePatches(self.plan.data.path("romepatches"), self.plan.device)
-        self._evaluate("romepatches", benchmark, self._methods(target))
+        self._evaluate("romepatches", benchmark, [benchmark.data], self._methods(target))
 
     def _write_hpatches(self, target: Target) -> None:
         benchmark = HPatches(self.plan.data.path("hpatches"), SPLIT, device=self.plan.device)
-        self._evaluate("hpatches", benchmark, self._methods(target))
+        self._evaluate("hpatches", benchmark, [benchmark.data], self._methods(target))
 
     def _write_oxford(self, target: Target) -> None:
         benchmark = Oxford(
@@ -114,7 +118,8 @@ class ResultWriter:
             keypoints=QUICK_KEYPOINTS if self.plan.is_quick else None,
             protocol="vlbenchmarks",
         )
-        self._evaluate("oxford", benchmark, self._methods(target, PAPER_EXTENT, OXFORD_DETECTOR))
+        methods = self._methods(target, PAPER_EXTENT, OXFORD_DETECTOR)
+        self._evaluate("oxford", benchmark, [benchmark.data], methods)
 
     def _write_batch_sizes(self, target: Target) -> None:
         for planned in (planned for planned in self.plan.sweeps if planned.sizes in target.sweeps):
@@ -169,6 +174,7 @@ class ResultWriter:
             "recipe": sizes.recipe,
             "settings": list(self.plan.settings),
             "tests": list(map(str, tests)),
+            "fingerprints": [fingerprint_folder(test) for test in tests],
             "metric": metric.record(),
             "split": split,
         }
@@ -200,11 +206,14 @@ class ResultWriter:
             binarise(weights, output, binary_name(name))
         return output
 
-    def _evaluate(self, name: str, benchmark: Benchmark, methods: Sequence[Method]) -> None:
-        """Evaluate methods and write NAME.json, unless it holds the result of the same methods."""
+    def _evaluate(self, name: str, benchmark: Benchmark, folders: Sequence[Path], methods: Sequence[Method]) -> None:
+        """Evaluate methods and write NAME.json, unless it holds the result of the same methods on the same data."""
         file = self.folder / f"{name}.json"
-        if not _holds(file, benchmark.name, [method.key for method in methods]):
-            benchmark.evaluate(methods, self.progress).write_json(file)
+        fingerprint = _fingerprint(benchmark, folders)
+        if not _holds(file, benchmark.name, [method.key for method in methods], fingerprint):
+            result = benchmark.evaluate(methods, self.progress)
+            settings = {**result.settings, FINGERPRINT: fingerprint}
+            result.model_copy(update={"settings": settings}).write_json(file)
 
 
 def alignment_result(alignment: Alignment, measured: Result) -> Result:
@@ -228,13 +237,21 @@ def alignment_result(alignment: Alignment, measured: Result) -> Result:
     )
 
 
-def _holds(file: Path, benchmark: str, keys: Sequence[str]) -> bool:
-    """Return whether a file is the result of a benchmark for the methods with these keys."""
+def _fingerprint(benchmark: Benchmark, folders: Sequence[Path]) -> dict[str, str]:
+    """Return what the scores of a benchmark depend on besides the methods: its data sets, by name, and options."""
+    options = {name: value for name, value in vars(benchmark).items() if name not in ("data", "device")}
+    return {**{folder.name: fingerprint_folder(folder) for folder in folders}, "options": repr(options)}
+
+
+def _holds(file: Path, benchmark: str, keys: Sequence[str], fingerprint: dict[str, str]) -> bool:
+    """Return whether a file is the result of a benchmark for the methods with these keys, on the same data."""
     try:
         result = read_result(file)
     except DoapError:  # missing, or damaged: it is measured again
         return False
-    return result.benchmark == benchmark and [method.get("key") for method in result.methods] == keys
+    recorded = result.settings.get(FINGERPRINT, fingerprint)  # earlier versions did not record it
+    is_same_data = recorded == fingerprint
+    return is_same_data and result.benchmark == benchmark and [method.get("key") for method in result.methods] == keys
 
 
 def _is_made_from(model: Path, sha256: str) -> bool:

@@ -3,9 +3,10 @@
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import Synchronized, SynchronizedArray
 from pathlib import Path
@@ -19,7 +20,7 @@ from doap.training.data_cache import Data, DataCache
 from doap.training.log import Status
 from doap.training.recipe import Recipe
 from doap.training.run_folder import FAILURE, WEIGHTS, DataSpec, check_run, is_complete, is_unstarted
-from doap.training.trainer import train
+from doap.training.trainer import check_training, train
 
 Report = Callable[[str, float, int, int], None]
 """Callback: `report(name, fraction, done, total)`: a training, its finished part, and the counts of trainings."""
@@ -47,6 +48,11 @@ class Job:
     device: str
 
     @property
+    def source(self) -> DataSpec:
+        """Origin of the data."""
+        return DataSpec([str(path.absolute()) for path in self.paths])
+
+    @property
     def weights(self) -> Path:
         """Weights of the finished training."""
         return self.run / WEIGHTS
@@ -54,10 +60,11 @@ class Job:
 
 @dataclass
 class _Loader:
-    """The training set of the last job, which the next one often shares, and its copy on the device."""
+    """The training set of the last job, which the next one often shares, its fingerprint, and its copy on a device."""
 
     key: tuple[tuple[Path, ...], str | None] | None = None
     data: Data | None = None
+    fingerprint: str | None = None
     cache: DataCache = field(default_factory=DataCache)
 
     def open(self, job: Job) -> Data:
@@ -65,6 +72,7 @@ class _Loader:
         if self.data is None or key != self.key:
             self.data, self.cache = None, DataCache()
             self.key, self.data = key, open_training_set(job.paths, job.recipe.split)
+            self.fingerprint = job.source.fingerprint(self.data)
         return self.data
 
 
@@ -74,15 +82,28 @@ _fractions: "SynchronizedArray[float]"  # finished part of each training, read b
 
 
 def check_runs(jobs: Sequence[Job]) -> None:
-    """Check that existing run folders hold these trainings, before any is started.
+    """Check that all trainings can run and that existing run folders hold them, before any is started.
 
     Raises:
-        DoapError: If a folder holds another training or something else.
+        DoapError: If a folder holds another training or something else, or a recipe does not fit its set.
     """
     loader = _Loader()
     for job in jobs:
+        data = loader.open(job)
         if not is_unstarted(job.run):
-            check_run(job.run, job.recipe, repr(loader.open(job)))
+            check_run(job.run, job.recipe, repr(data), loader.fingerprint)
+        if not is_complete(job.run) and not (job.run / FAILURE).exists():
+            with naming(job.run):
+                check_training(job.recipe, data, None, loader.cache)
+
+
+@contextmanager
+def naming(run: Path) -> Iterator[None]:
+    """Add to an error in the block which training it is of."""
+    try:
+        yield
+    except DoapError as error:
+        raise DoapError(f"{run}: {error}") from error
 
 
 def run_trainings(jobs: Sequence[Job], workers: int, report: Report) -> list[str]:
@@ -106,27 +127,35 @@ def run_trainings(jobs: Sequence[Job], workers: int, report: Report) -> list[str
     waiting = [job for job in unfinished if not (job.run / FAILURE).exists()]
     failures = [_failure(job) for job in unfinished if job not in waiting]
     finished = len(jobs) - len(waiting)
+    threads = max(1, torch.get_num_threads() // workers)
     if workers == 1 or len(waiting) < 2:
-        loader = _Loader()
-        messages = [
-            _train(job, loader, _counted(report, job, number, len(jobs)))
-            for number, job in enumerate(waiting, finished)
-        ]
+        messages = _run_here(waiting, threads, finished, len(jobs), report)
     else:
-        messages = _run_in_processes(waiting, workers, finished, len(jobs), report)
+        messages = _run_in_processes(waiting, workers, threads, finished, len(jobs), report)
     return [*failures, *filter(None, messages)]
+
+
+def _run_here(jobs: Sequence[Job], threads: int, finished: int, total: int, report: Report) -> list[str]:
+    """Run trainings in this process; return the message of each, empty if it has succeeded."""
+    loader, threads_before = _Loader(), torch.get_num_threads()
+    torch.set_num_threads(threads)  # as in a process of its own: weights depend on it by rounding
+    try:
+        return [_train(job, loader, _counted(report, job, number, total)) for number, job in enumerate(jobs, finished)]
+    finally:
+        torch.set_num_threads(threads_before)
 
 
 def _counted(report: Report, job: Job, done: int, total: int) -> Callable[[Status], None]:
     return lambda status: report(job.training.name, 0.0 if status.preparation else status.done, done, total)
 
 
-def _run_in_processes(jobs: Sequence[Job], workers: int, finished: int, total: int, report: Report) -> list[str]:
+def _run_in_processes(
+    jobs: Sequence[Job], workers: int, threads: int, finished: int, total: int, report: Report
+) -> list[str]:
     """Run trainings in processes; return the message of each, empty if it has succeeded."""
     context = multiprocessing.get_context("spawn")
     started = context.Value("i", 0)
     fractions = context.Array("d", [WAITING] * len(jobs))
-    threads = max(1, torch.get_num_threads() // workers)
     others = multiprocessing.active_children()
     initargs = (started, fractions, threads)
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=initargs) as pool:
@@ -187,14 +216,13 @@ def _train_in_worker(job: Job, number: int) -> str:
 def _train(job: Job, loader: _Loader, on_status: Callable[[Status], None]) -> str:
     """Run one training; return the message of its failure, or an empty text."""
     data = loader.open(job)
-    source = DataSpec([str(path.absolute()) for path in job.paths])
     try:
         train(
             job.recipe,
             data,
             job.run,
             name=job.training.name,
-            source=source,
+            source=job.source,
             device=job.device,
             progress=on_status,
             cache=loader.cache,

@@ -151,8 +151,8 @@ def refine_keypoints(
         geometries.append(geometry)
         progress(len(graph.pairs) + len(geometries), 2 * len(graph.pairs))
     with database.transaction():
-        for name in graph.keypoints:
-            database.move_keypoints(images[name].number, frames[name])
+        for name, image in images.items():  # those without matches may have been refined by matches that they had
+            database.move_keypoints(image.number, frames[name] if name in frames else collection[name].frames)
         for (first, second), rows, geometry in zip(graph.pairs, matches, geometries, strict=True):
             database.write_geometry(pair_id(images[first].number, images[second].number), rows, geometry)
         database.remember_refinement(state)
