@@ -64,8 +64,8 @@ doap match a.jpg b.jpg --model NAME
 
 All models are part of the package; `doap.load("NAME")` downloads nothing. In a name, `st` means with a Spatial
 Transformer, `tiny` the small network, `large` the large one, `128` the number of dimensions, and `256b` the number of
-bits. `doap-128-open` is trained only on photos whose sources state a
-licence. The `demo` models are trained by `doap demo`.
+bits. `doap-128-open` is trained only on photos whose sources state a licence. The `demo` models are trained by
+`doap demo`.
 {licence}"""
 
 ABOUT_USES = """## Which model do I use?
@@ -139,7 +139,7 @@ def describe_licence(cards: dict[str, Card]) -> str:
     for name, card in cards.items():
         if note := card.origin.photos_without_licence:
             names.setdefault(note, []).append(f"`{name}`")
-    notes = [f" Of {', '.join(own)}, {note}." for note, own in names.items()]
+    notes = [f" {note} ({', '.join(own)})." for note, own in names.items()]
     return f"Licence of the weights: {' or '.join(licences)}.{''.join(notes)}"
 
 

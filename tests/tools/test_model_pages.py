@@ -100,5 +100,5 @@ def test_photos_without_a_licence_are_counted_beside_the_licence() -> None:
     sources = [*SOURCES, DataSource(source="github:c/d", licence="no licence stated (data)", photos=800)]
     other = card.model_copy(update={"origin": card.origin.model_copy(update={"sources": sources})})
     assert model_pages.describe_licence({"a": other, "b": other, "d": card}) == (
-        "Licence of the weights: Apache-2.0. 800 of the 2,000 training photos state no licence: `a`, `b`."
+        "Licence of the weights: Apache-2.0. 800 of the 2,000 training photos state no licence (`a`, `b`)."
     )
