@@ -296,20 +296,20 @@ with open_engine("local", 1) as engine:
 """
 
 
+def run_with_all_threads(folder: Path, script: str) -> tuple[str, str]:
+    """Run a script that may import modules of a folder, without limits on threads; return what it printed."""
+    (folder / "script.py").write_text(script)
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    environment["PYTHONPATH"] = str(folder)
+    command = [sys.executable, str(folder / "script.py")]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return run.stdout, run.stderr
+
+
 @pytest.mark.slow
 def test_this_process_does_not_change_while_workers_start(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_MODULE)
-    (tmp_path / "script.py").write_text(STARTING_SCRIPT)
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    run = subprocess.run(
-        [sys.executable, str(tmp_path / "script.py")],
-        env={**environment, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (run.stdout, run.stderr) == ("run\n1 1 1\n", "")
+    assert run_with_all_threads(tmp_path, STARTING_SCRIPT) == ("run\n1 1 1\n", "")
 
 
 @pytest.mark.slow
@@ -323,17 +323,7 @@ local_engine.START_METHOD = "spawn"
 with open_engine("local", 1) as engine:
     print(*next(engine.map(tasks.threads, [0])))
 """
-    (tmp_path / "script.py").write_text(script)
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    run = subprocess.run(
-        [sys.executable, str(tmp_path / "script.py")],
-        env={**environment, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (run.stdout, run.stderr) == ("run\n1 1 1\n", "")
+    assert run_with_all_threads(tmp_path, script) == ("run\n1 1 1\n", "")
 
 
 SCRIPT = """

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import shutil
-import threading
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from doap.features import ModelDescriber
 from doap.files import write_text
 from doap.networks.card import Origin
 from doap.networks.registry import list_models, load, save
+from doap.parallel.worker import end_with_parent
 
 STEREO_PICTURE = "matches.png"
 PATCHES = "patches"
@@ -140,18 +140,6 @@ def train_and_evaluate_references(
 def _start_worker() -> None:
     end_with_parent()
     torch.set_num_threads(1)
-
-
-def end_with_parent() -> None:
-    """Let this process end when the one that started it does, even if that is killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait_for_end() -> None:
-        parent.join()
-        os._exit(1)  # an exception would end this thread alone
-
-    threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def _origin(name: str, scores: Evaluation) -> Origin:

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from multiprocessing import connection, parent_process
+from multiprocessing import parent_process
 from typing import TypeVar
 
 Task = TypeVar("Task")
@@ -60,11 +60,16 @@ def prepare_worker() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(ONE_THREAD)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Let this process, started by `multiprocessing`, end when the one that started it does, even if that is killed."""
     parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
+    assert parent is not None
+
+    def wait_for_end() -> None:
+        parent.join()
+        os._exit(1)  # an exception would end this thread alone
+
+    threading.Thread(target=wait_for_end, daemon=True).start()

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +15,7 @@ import torch
 from doap.datasets.official.training_set import open_training_set
 from doap.errors import DoapError
 from doap.experiments.reproduce.targets import Training
+from doap.parallel.worker import end_with_parent
 from doap.training.data_cache import Data, DataCache
 from doap.training.log import Status
 from doap.training.recipe import Recipe
@@ -186,7 +186,7 @@ def _start_worker(started: "Synchronized[int]", fractions: "SynchronizedArray[fl
     """Give a new worker its number of CPU threads and the next GPU in turn, and let it end with the main process."""
     global _fractions
     _fractions = fractions
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()  # a training resumes from its last checkpoint
     torch.set_num_threads(threads)
     with started.get_lock():
         number = started.value
@@ -195,14 +195,6 @@ def _start_worker(started: "Synchronized[int]", fractions: "SynchronizedArray[fl
     devices = visible if visible != [""] else [str(index) for index in range(torch.cuda.device_count())]
     if devices:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[number % len(devices)]
-
-
-def _end_with_parent() -> None:
-    """End this process when the main one is killed; the training resumes from its last checkpoint."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _train_in_worker(job: Job, number: int) -> str:
