@@ -64,10 +64,12 @@ def doap_tiny_256b(pretrained: bool = True, device: str = "cpu", fast: bool = Tr
 def _load(name: str, pretrained: bool, device: str, fast: bool) -> "Descriptor":
     from doap.networks.architecture import build_network
     from doap.networks.card import read_card
-    from doap.networks.descriptor import Descriptor
+    from doap.networks.descriptor import Descriptor, check_device
     from doap.networks.registry import find_weights, load
 
     if pretrained:
         return load(name, device, fast)
+    check_device(device)
     card = read_card(find_weights(name))
-    return Descriptor(build_network(card.architecture), card.kind, card.extent, card.name, card.extents).to(device)
+    network = build_network(card.architecture)
+    return Descriptor(network, card.kind, card.extent, card.name, card.extents, card.prefixes).to(device)

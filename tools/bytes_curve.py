@@ -24,7 +24,7 @@ from doap.evaluation.harness.result import Result, read_result
 from doap.evaluation.hpatches.tables import HEADLINES, mean_score
 from doap.evaluation.image_pairs.sequences import by_sequence
 from doap.files import check_figure_format, write_figure
-from doap.networks.registry import split_length
+from doap.networks import split_length
 
 HEIGHT = 6.0  # inches
 LABEL_POINTS = 8  # height of a name

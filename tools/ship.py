@@ -5,7 +5,7 @@
 writes src/doap/weights/doap-128.safetensors and .json. photos.csv has the columns archive, file, source and licence.
 All its photos are counted. With --data FRAME_SET only the photos of this set are counted, which are named archive/file
 there. Paths of the machine are not allowed on the card. `python tools/extents.py` then measures the extents, and
-`doap calibrate` the ranges of int8.
+`doap calibrate src/doap/weights/doap-128.safetensors photos/` the ranges of int8.
 """
 
 import argparse

@@ -58,3 +58,6 @@ PairChoice = Literal["exhaustive", "retrieval", "sequential"]
 
 DEFAULT_EXTENT = 12.0
 """Half the side of a patch in units of its frame's scale, if none is specified."""
+
+MAX_SEED = 2**64 - 1
+"""Largest seed of a random generator, that of torch."""

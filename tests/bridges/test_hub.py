@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -203,6 +205,17 @@ def test_a_prefix_is_a_model_of_its_own(tmp_path: Path) -> None:
     assert from_pretrained(saved, int8=True).network.dimensions == 64
 
 
+def test_folders_and_repositories_are_named_with_a_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = save_pretrained(nested_copy("doap-tiny-256b", tmp_path, [32, 64]), tmp_path / "whole")
+    assert from_pretrained(f"{saved}@64").name == from_pretrained(f"{saved}@64", dimensions=64).name == "nested@64"
+    with pytest.raises(doap.DoapError, match="whole@32: names 32 dimensions or bits already, not 64"):
+        from_pretrained(f"{saved}@32", dimensions=64)
+    download = Mock(return_value=str(saved))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert from_pretrained("owner/nested@32").name == "nested@32"
+    assert download.call_args.args == ("owner/nested",)
+
+
 def test_no_folder_is_overwritten(copied: Path) -> None:
     before = {file.name: file.read_bytes() for file in copied.iterdir()}
     with pytest.raises(doap.DoapError, match="exists already; remove it or choose another name"):
@@ -294,6 +307,16 @@ def test_torch_hub_loads_models_of_a_checkout(tmp_path: Path) -> None:
     assert new == "doap-tiny-256b (3, 32) True"
     assert location.startswith(str(checkout))
     assert entries.split() == [name.replace("-", "_") for name in doap.list_models() if "demo" not in name]
+
+
+def test_untrained_models_of_torch_hub_have_the_card_and_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    create = runpy.run_path(str(ROOT / "hubconf.py"))["doap_128"]
+    card = read_card(WEIGHTS_FOLDER / "doap-128.safetensors")
+    assert list(create(pretrained=False).prefixes) == card.prefixes == [32, 64]
+    for pretrained in (False, True):
+        with pytest.raises(doap.DoapError, match=r"^device cuda:99: not available here"):
+            create(pretrained=pretrained, device="cuda:99")
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

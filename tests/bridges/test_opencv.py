@@ -275,6 +275,7 @@ ERRORS: dict[str, tuple[Callable[[DoapFeature2D], Any], str]] = {
     "list": (lambda f: f.detectAndCompute([PHOTO, PHOTO], None), "one image; call detect and compute"),
     "provided": (lambda f: f.detectAndCompute(PHOTO, None, None, True), r"call compute\(image, keypoints\)"),
     "points": (lambda f: f.compute(PHOTO, np.zeros((3, 2))), "keypoint 0 is no cv2.KeyPoint but ndarray"),
+    "number": (lambda f: f.compute(PHOTO, 5), "keypoints must be a sequence of cv2.KeyPoint, not int"),
     "size": (lambda f: f.compute(PHOTO, [KEYPOINT, cv2.KeyPoint(30, 30, 0)]), "keypoint 1 has no valid"),
     "position": (lambda f: f.compute(PHOTO, [cv2.KeyPoint(float("nan"), 30, 5)]), "keypoint 0 has no valid"),
 }

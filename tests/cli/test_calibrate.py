@@ -2,9 +2,12 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 import doap as package
+from doap.bridges.hub import save_pretrained
+from doap.networks import registry
 from doap.networks.card import read_card, write_card
 from doap.networks.registry import find_weights
 from doap.types import Grey
@@ -30,6 +33,24 @@ def test_ranges_are_written_on_the_card(doap: Doap, tmp_path: Path, photo: Grey)
     assert len(card.activation_ranges) == 4
     assert card.model_copy(update={"activation_ranges": []}) == before
     assert package.load(weights, int8=True).name == "doap-demo-128"
+
+
+def test_shipped_models_are_calibrated_by_path_or_as_a_copy(
+    doap: Doap, tmp_path: Path, photo: Grey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = copy_model(tmp_path)
+    monkeypatch.setattr(registry, "WEIGHTS_FOLDER", tmp_path)
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    status, _, errors = doap("calibrate", "own", "photo.png", "--keypoints", "200")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert errors.startswith("doap: own: a shipped model, whose card is not changed; calibrate a copy of it")
+    assert not read_card(shipped).activation_ranges
+    copy = save_pretrained("own", tmp_path / "copy")
+    assert doap("calibrate", "copy", "photo.png", "--keypoints", "200")[0] == 0
+    assert not read_card(shipped).activation_ranges
+    assert doap("calibrate", "own.safetensors", "photo.png", "--keypoints", "200")[0] == 0
+    assert len(read_card(shipped).activation_ranges) == 4
+    assert read_card(copy / "model.safetensors") == read_card(shipped)
 
 
 def test_errors_are_one_line(doap: Doap, tmp_path: Path) -> None:

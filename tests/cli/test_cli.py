@@ -11,6 +11,7 @@ import skimage
 from PIL import Image
 from typer.testing import CliRunner
 
+from doap.choices import MAX_SEED
 from doap.cli import data, evaluate, main
 from doap.features.drawing import GAP
 from doap.geometry.homographies import transform_points
@@ -27,6 +28,10 @@ VERBS = [
     *(["data", verb] for verb in data.VERBS),
     ["show", "alignment"],
 ]
+SEEDED = [
+    *(["dbow"], ["show", "alignment"], ["eval", "hpatches"], ["eval", "warped"]),
+    *(["data", verb] for verb in ("build", "hpatches", "look-alike", "mine", "pairs", "show", "split", "tilt")),
+]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
@@ -34,6 +39,12 @@ def test_every_command_has_help_with_an_example(verb: list[str]) -> None:
     shown = CliRunner().invoke(main.app, [*verb, "--help"])
     assert shown.exit_code == 0
     assert f"Example: doap {' '.join(verb)}" in " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize("verb", SEEDED, ids=" ".join)
+def test_seeds_beyond_those_of_torch_are_refused(doap: Doap, verb: list[str]) -> None:
+    status, _, errors = doap(*verb, "--seed", MAX_SEED + 1)
+    assert (status, "Invalid value for '--seed'" in errors, str(MAX_SEED) in errors) == (2, True, True)
 
 
 def test_the_installed_command_runs() -> None:

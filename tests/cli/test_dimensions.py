@@ -55,6 +55,17 @@ def test_features_of_one_length_are_not_continued_with_another(doap: Doap, photo
     assert "rootsift: not trained for 64 dimensions or bits, only for 128" in errors
 
 
+def test_a_length_is_named_once_or_twice_alike(doap: Doap, photos: Path, tmp_path: Path) -> None:
+    path = nested_copy("doap-tiny-128", tmp_path, [32, 64])
+    options = (photos, *KEYPOINTS, "--workers", "1", "--model")
+    assert doap("describe", *options, f"{path}@64", "-o", "short.h5", "--dimensions", 64)[0] == 0
+    assert FeatureCollection("short.h5")["a.png"].model == "nested@64"
+    for command in (("describe", *options, f"{path}@32", "-o", "other.h5"), ("export", f"{path}@32", "-o", "a.onnx")):
+        status, _, errors = doap(*command, "--dimensions", 64)
+        assert (status, errors.count("\n")) == (1, 1)
+        assert "nested.safetensors@32: names 32 dimensions or bits already, not 64" in errors
+
+
 def test_images_are_matched_at_a_length(doap: Doap, photos: Path, tmp_path: Path) -> None:
     path = nested_copy("doap-tiny-256b", tmp_path, [64])
     images = (photos / "a.png", photos / "b.png")

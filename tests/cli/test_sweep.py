@@ -114,9 +114,20 @@ def test_validation_scenes_are_used_where_no_test_is_given(doap: Doap, folders: 
     assert [(row["schedule"], row["epoch"]) for row in rows] == [("linear", "0"), ("steps", "0")]
     for row in rows:
         validated = (folders / "runs" / f"schedule={row['schedule']}" / "validation.csv").read_text().split()[1]
-        assert float(row["ap"]) == pytest.approx(float(validated.split(",")[1]), abs=1e-3)
-        ap = 100 * float(row["ap"])
+        ap = float(row["ap"])
+        assert ap == pytest.approx(100 * float(validated.split(",")[1]), abs=0.1)
         assert f"schedule={row['schedule']}: AP on validation scenes {ap:.2f} %, after epoch 0" in shown
+    recorded = json.loads((folders / "runs" / "sweep.json").read_text())["rows"]
+    assert [float(row["ap"]) for row in rows] == [round(100 * row["ap"], 6) for row in recorded]
+
+
+def test_null_is_shown_as_in_the_name_of_the_folder(doap: Doap, folders: Path) -> None:
+    status, shown, _ = doap(
+        "sweep", "small.yaml", "--data", "liberty", "--over", "views_per_group=null", "-o", "runs",
+        "--test", "yosemite", "--set", "epochs=1", "--device", "cpu",
+    )  # fmt: skip
+    assert (status, "views_per_group=null: FPR95" in shown) == (0, True)
+    assert (folders / "runs" / "views_per_group=null" / "weights.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +198,11 @@ def test_tests_are_measured_again_once_their_pairs_have_changed(doap: Doap, fold
 
 ERRORS = {
     "no evaluation": (("--over", "batch_size=32,64"), "no data for the evaluation"),
-    "evaluation of some": (("--over", "val_fraction=0,0.5"), "no data for the evaluation"),
+    "other validation scenes": (
+        ("--over", "val_fraction=0.3,0.5"),
+        "--over val_fraction: the validation scenes of the",
+    ),
+    "other seeds": (("--over", "seed=1,2", "--set", "val_fraction=0.5"), "--over seed: the validation scenes of the"),
     "no values": (("--over", "batch_size", "--test", "yosemite"), "--over batch_size: write it as"),
     "unknown key": (("--over", "size=3", "--test", "yosemite"), "size: Extra inputs"),
     "no test": (

@@ -247,7 +247,7 @@ def test_a_device_that_cannot_compute_is_one_line(
 ) -> None:
     words = {
         "train": ("train", "r.yaml", "--data", hpatches, "-o", "run"),
-        "sweep": ("sweep", "r.yaml", "--data", hpatches, "--over", "seed=1", "--set", "val_fraction=0.3", "-o", "run"),
+        "sweep": ("sweep", "r.yaml", "--data", hpatches, "--over", "lr=0.5", "--set", "val_fraction=0.3", "-o", "run"),
         "study": ("study", "objectives", "--data", hpatches, "--val", hpatches, "-o", "run"),
         "reproduce": ("reproduce", "figure-patches", "--data", tmp_path / "data", "-o", "run"),
     }[command]

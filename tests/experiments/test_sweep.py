@@ -10,7 +10,7 @@ from doap import Descriptor, DoapError, PatchSet, describe_patches, load
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.experiments import series as module
 from doap.experiments.series import Series
-from doap.experiments.sweep import evaluate_on_val, plan_sweep, run_sweep
+from doap.experiments.sweep import check_same_scenes, evaluate_on_val, plan_sweep, run_sweep
 from doap.training import trainer
 from doap.training.data_cache import split_val
 from doap.training.log import Status, read_validation
@@ -43,6 +43,8 @@ def test_a_plan_is_the_recipe_with_each_value(recipe: Path) -> None:
         ("lr=0.10,1e-4", ["lr=0.1", "lr=0.0001"]),
         ("augment=yes,no", ["augment=true", "augment=false"]),
         ("views_per_group=null,2", ["views_per_group=null", "views_per_group=2"]),
+        ("prefixes=[8,16],null, [32]", ["prefixes=[8, 16]", "prefixes=null", "prefixes=[32]"]),
+        ("teacher='a,[b]',c d", ["teacher=a,[b]", "teacher=c d"]),
     ],
 )
 def test_values_of_any_type(over: str, names: list[str] | None) -> None:
@@ -53,6 +55,12 @@ def test_values_of_any_type(over: str, names: list[str] | None) -> None:
         assert list(plan_sweep("phototour-real", over).recipes) == names
 
 
+def test_mappings_are_values() -> None:
+    planned = plan_sweep("frames-real", "source_weights={static: 1.0, tracks: 2},null")
+    assert list(planned.recipes) == ['source_weights={"static": 1.0, "tracks": 2.0}', "source_weights=null"]
+    assert list(map(planned.value, planned.recipes)) == [{"static": 1, "tracks": 2}, None]
+
+
 @pytest.mark.parametrize(
     ("over", "message"),
     [
@@ -60,12 +68,14 @@ def test_values_of_any_type(over: str, names: list[str] | None) -> None:
         ("batch_size=", "write it as key=value,value"),
         ("=1,2", "write it as key=value,value"),
         ("batch_size=1024,,2048", "write it as key=value,value"),
+        ("batch_size=1024,", "write it as key=value,value"),
         ("batch_size=64,64", "batch_size=64 is repeated"),
         ("batch_size=64,many", "batch_size: Input should be a valid integer"),
         ("batch_size=64,1", "batch_size: Input should be greater than or equal to 2"),
         ("list_size=64", "^--over list_size=64: list_size was renamed; use batch_size$"),
         ("size=64", "size: Extra inputs are not permitted; keys are network"),
-        ("schedule=linear,[", "not valid YAML"),
+        ("schedule=linear,[", r"^--over schedule=linear,\[: .*not valid YAML"),
+        ("batch_size=64] #", "not valid YAML"),
         ("objective=ap,triplets", "objective: Input should be 'ap'"),
     ],
 )
@@ -73,6 +83,13 @@ def test_bad_values_are_one_line(over: str, message: str) -> None:
     with pytest.raises(DoapError, match=message) as caught:
         plan_sweep("phototour-real", over)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("over", ["seed=1,2", "val_fraction=0.1,0.2"])
+def test_runs_with_other_validation_scenes_are_not_compared(over: str) -> None:
+    with pytest.raises(DoapError, match=r"^--over \w+: the validation scenes of the runs differ.*; give --test"):
+        check_same_scenes(plan_sweep("phototour-real", over))
+    check_same_scenes(plan_sweep("phototour-real", "lr=0.1,0.2", ["val_fraction=0.1"]))
 
 
 def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
@@ -183,6 +200,22 @@ def test_a_set_that_was_built_again_is_refused(recipe: Path, patches: PatchSet, 
     PatchSet(patches.shards, patches.groups, patches.sequences, extent=2 * patches.extent).save(tmp_path / "set")
     with pytest.raises(DoapError, match="seed=1: its training set has changed since"):
         run_sweep(planned, Series(PatchSet.open(tmp_path / "set"), folder, source), closeness)
+
+
+def test_an_unfinished_run_with_another_validation_set_is_refused(
+    recipe: Path, patches: PatchSet, tmp_path: Path
+) -> None:
+    planned, folder, val = plan_sweep(recipe, "seed=1"), tmp_path / "sweep", tmp_path / "val"
+    patches.save(val)
+    source = DataSpec(validation=str(val))
+    run_sweep(planned, Series(patches, folder, source, validation=PatchSet.open(val)), closeness)
+    shutil.rmtree(val)
+    PatchSet(patches.shards, patches.groups, patches.sequences, extent=2 * patches.extent).save(val)
+    changed = Series(patches, folder, source, validation=PatchSet.open(val))
+    changed.check(planned.recipes)
+    (folder / "seed=1" / "weights.json").unlink()
+    with pytest.raises(DoapError, match="seed=1: its validation set has changed since"):
+        changed.check(planned.recipes)
 
 
 def test_a_sweep_that_did_not_record_its_metric_is_evaluated_again(

@@ -38,6 +38,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "geometry": (lambda: doap.match(FIRST, SECOND, geometry="affine"), "unknown geometry 'affine'"),  # type: ignore[arg-type]
     "negative threshold": (lambda: doap.match(FIRST, SECOND, threshold=-1), "threshold must be a positive"),
     "infinite threshold": (lambda: doap.match(FIRST, SECOND, threshold=np.inf), "threshold must be a positive"),
+    "ratio of text": (lambda: doap.match(FIRST, SECOND, ratio="x"), "ratio must be a number, not 'x'"),  # type: ignore[arg-type]
+    "distance of text": (
+        lambda: doap.match(FIRST, SECOND, max_distance="x"),  # type: ignore[arg-type]
+        "the largest distance must be a number, not 'x'",
+    ),
+    "number as masks": (
+        lambda: doap.detect_and_describe([IMAGE, IMAGE], MODEL, mask=3),  # type: ignore[call-overload]
+        "2 images need as many masks, not int",
+    ),
     "points of text": (lambda: doap.verify("ab", "cd", (9, 9)), "matched points must be numbers"),  # type: ignore[arg-type]
     "fewer descriptors": (lambda: features(descriptors=FIRST.descriptors[:-1]), r"must be \(40, D\).*not \(39, 16\)"),
     "list of descriptors": (lambda: features(descriptors=[[1.0]] * 40), "descriptors must be an array, not list"),

@@ -114,7 +114,10 @@ def test_keypoints_without_a_positive_scale_are_named(scale: float) -> None:
         to_frames(frames)
 
 
-@pytest.mark.parametrize("keypoints", [np.zeros((5, 3)), np.zeros((2, 5, 2, 3)), ["a", "b"], [cv2.KeyPoint(), 1], 5])
+@pytest.mark.parametrize(
+    "keypoints",
+    [np.zeros((5, 3)), np.zeros((2, 5, 2, 3)), ["a", "b"], [cv2.KeyPoint(), 1], 5, [[10, 10, 1], [1]]],
+)
 def test_other_forms_are_refused(keypoints: Any) -> None:
     with pytest.raises(DoapError, match="keypoints must be"):
         to_frames(keypoints)

@@ -1,6 +1,7 @@
 import copy
 import re
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,12 @@ def test_wrong_shapes_are_refused(shape: tuple[int, ...]) -> None:
     ):
         with pytest.raises(ValueError, match=expected):
             call()
+
+
+@pytest.mark.parametrize("patches", [[[1]], None, 3])
+def test_what_is_no_array_is_refused(patches: Any) -> None:
+    with pytest.raises(ValueError, match=f"patches must be an array or a tensor, not {type(patches).__name__}"):
+        describe_patches(patches, model("real"))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint16, np.bool_, np.complex64, object])

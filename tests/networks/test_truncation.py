@@ -11,12 +11,13 @@ import doap
 from doap.errors import DoapError
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
+from doap.networks import split_length, with_length
 from doap.networks.architecture import Architecture, build_network, shapes_of
 from doap.networks.baselines.tfeat import TFeat
 from doap.networks.card import read_card
 from doap.networks.conversion import binarise
 from doap.networks.descriptor import Descriptor, describe_patches
-from doap.networks.registry import find_card, find_weights, split_length
+from doap.networks.registry import find_card, find_weights
 from doap.types import Descriptors, Grey, Kind
 from support.nested_models import nested_copy
 
@@ -191,3 +192,24 @@ def test_a_path_that_exists_is_no_length(tmp_path: Path, monkeypatch: pytest.Mon
     Path("doap-128@64").mkdir()
     assert split_length("doap-128@64") == ("doap-128@64", None)
     assert split_length("a@64.safetensors") == ("a@64.safetensors", None)
+
+
+def test_a_name_has_one_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert with_length("doap-128", 64) == with_length("doap-128@64", 64) == "doap-128@64"
+    assert with_length("doap-128@64", None) == "doap-128@64"
+    assert split_length("doap-128@64@64") == ("doap-128", 64)
+    path = nested_copy("doap-demo-128", tmp_path, [32, 64])
+    assert doap.load(f"{path}@64", dimensions=64).network.dimensions == 64
+    for call in (
+        lambda: with_length("doap-128@32", 64),
+        lambda: split_length("doap-128@32@64"),
+        lambda: doap.load("doap-128@32", dimensions=64),
+        lambda: doap.load("doap-128@32@64"),
+        lambda: find_card("doap-128@32@64"),
+    ):
+        with pytest.raises(DoapError, match=r"^doap-128@32: names 32 dimensions or bits already, not 64$"):
+            call()
+    Path("doap-128@32").mkdir()
+    assert with_length("doap-128@32", 64) == "doap-128@32@64"
+    assert split_length("doap-128@32@64") == ("doap-128@32", 64)

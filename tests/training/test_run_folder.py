@@ -75,6 +75,23 @@ def test_a_run_is_not_resumed_on_a_set_that_was_built_again(
     assert is_complete(run)
 
 
+def test_a_run_is_not_resumed_with_a_validation_set_that_was_built_again(patches: PatchSet, tmp_path: Path) -> None:
+    folder, run = tmp_path / "val", tmp_path / "run"
+    patches.save(folder)
+    source = DataSpec(validation=str(folder))
+    with pytest.raises(KeyboardInterrupt):
+        train(SMALL, patches, run, source=source, validation=PatchSet.open(folder), progress=stop_after(0.5))
+    shutil.rmtree(folder)
+    PatchSet(patches.shards, patches.groups, patches.sequences, extent=2 * patches.extent).save(folder)
+    with pytest.raises(DoapError, match="its validation set has changed since; restore the set, or choose another"):
+        train(SMALL, patches, run, source=source, validation=PatchSet.open(folder))
+    record = json.loads((run / "run.json").read_text())
+    assert record.pop("validation_fingerprint") != source.fingerprint_validation(PatchSet.open(folder))
+    (run / "run.json").write_text(json.dumps(record))  # as of an earlier version
+    train(SMALL, patches, run, source=source, validation=PatchSet.open(folder))
+    assert is_complete(run)
+
+
 def test_a_run_of_an_earlier_version_has_no_fingerprint(patches: PatchSet, tmp_path: Path) -> None:
     patches.save(tmp_path / "set")
     source, run = DataSpec([str(tmp_path / "set")]), tmp_path / "run"

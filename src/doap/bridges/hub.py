@@ -15,6 +15,7 @@ import torch
 
 from doap.errors import DoapError, check_path
 from doap.files import atomic_folder
+from doap.networks import split_length, with_length
 from doap.networks.card import HUB_CARD, HUB_WEIGHTS, Card, read_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import find_card, find_weights, load, serialize_weights
@@ -72,7 +73,8 @@ def from_pretrained(
     """Load a model from a folder of `save_pretrained`, or from a repository of Hugging Face's hub.
 
     Args:
-        folder_or_repo_id: Path of a folder, or id of a repository, "owner/name".
+        folder_or_repo_id: Path of a folder, or id of a repository, "owner/name". With @64 at its end, the same as
+            with `dimensions=64`.
         revision: Branch, tag or commit of the repository.
         cache_dir: Folder of downloads, by default that of huggingface_hub.
         local_files_only: Whether to take the files from the cache without asking the hub; so does HF_HUB_OFFLINE=1.
@@ -83,23 +85,25 @@ def from_pretrained(
         dimensions: Length of the descriptor, for a model whose prefixes were trained.
 
     Raises:
-        DoapError: If there is no such folder or repository, it holds no model of doap, or its files do not agree.
+        DoapError: If there is no such folder or repository, it holds no model of doap, its files do not agree, or two
+            different lengths are named.
     """
     check_path("the folder or repository", folder_or_repo_id)
-    if Path(folder_or_repo_id).exists():
-        return load(folder_or_repo_id, device, fast, int8, dimensions)
+    name, length = split_length(with_length(str(folder_or_repo_id), dimensions))
+    if Path(name).exists():
+        return load(name, device, fast, int8, length)
     from huggingface_hub import snapshot_download
 
-    with _hub_errors(f"{folder_or_repo_id}: no such folder, and not loaded from the hub"):
+    with _hub_errors(f"{name}: no such folder, and not loaded from the hub"):
         folder = snapshot_download(
-            str(folder_or_repo_id),
+            name,
             revision=revision,
             cache_dir=cache_dir,
             local_files_only=local_files_only,
             token=token,
             allow_patterns=[HUB_CARD, HUB_WEIGHTS],
         )
-    return load(folder, device, fast, int8, dimensions)
+    return load(folder, device, fast, int8, length)
 
 
 def push_to_hub(

@@ -276,7 +276,10 @@ def _to_mask(mask: Any, image: Grey) -> Grey | None:
 
 
 def _to_keypoints(keypoints: Any) -> KeyPoints:
-    points = () if keypoints is None else tuple(keypoints)
+    try:
+        points = () if keypoints is None else tuple(keypoints)
+    except TypeError:
+        raise DoapError(f"keypoints must be a sequence of cv2.KeyPoint, not {type(keypoints).__name__}") from None
     for index, point in enumerate(points):
         if not isinstance(point, cv2.KeyPoint):
             raise DoapError(f"keypoint {index} is no cv2.KeyPoint but {type(point).__name__}; see cv2.KeyPoint_convert")

@@ -21,7 +21,7 @@ DETECTOR = "dog"
 
 def calibrate(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Path of a .safetensors file with its card, or a shipped model.")
+        str, typer.Argument(metavar="MODEL", help="Path of a .safetensors file with its card, or of a model folder.")
     ],
     photos: Annotated[list[Path], typer.Argument(metavar="PHOTOS", help="Photos, or folders of photos.")],
     keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per photo.")] = 100,
@@ -29,15 +29,20 @@ def calibrate(
     """Prepare a model for int8: measure the range of the inputs of its layers and write it on its card.
 
     A few dozen photos of the kind that will be described are enough; do not use photos that the model is tested on.
-    Afterwards the model can be loaded with --precision int8.
+    Afterwards the model can be loaded with --precision int8. To calibrate a shipped model, copy it first.
     """
     from doap.images.reading import find_photos
-    from doap.networks import int8
+    from doap.networks import int8, split_length
     from doap.networks.card import write_card
-    from doap.networks.registry import find_card, find_weights, load, split_length
+    from doap.networks.registry import find_card, find_weights, list_models, load
 
     if split_length(model)[1] is not None:
         raise DoapError(f"{model}: calibrate the whole model; its ranges hold for prefixes too")
+    if model in list_models():
+        raise DoapError(
+            f"{model}: a shipped model, whose card is not changed; calibrate a copy of it, written in Python by "
+            f"doap.bridges.hub.save_pretrained('{model}', 'FOLDER')"
+        )
     descriptor, card = load(model, fast=False), find_card(model)
     if card is None:
         raise DoapError(f"{model}: has no card to write the ranges on")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import say, say_overlaps, step_bar
 from doap.cli.engine_options import EngineOption, WorkersOption
 from doap.datasets.build.settings import BuildSettings
@@ -33,7 +34,7 @@ def build(
     extent: Annotated[
         float, typer.Option(min=0.1, help="Half the side of a patch in keypoint scales.")
     ] = DEFAULT.extent,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the build.")] = DEFAULT.seed,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the build.")] = DEFAULT.seed,
     workers: WorkersOption = None,
     engine: EngineOption = "local",
 ) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import counting_bar, say
 from doap.datasets.build.settings import HPatchesSettings
 from doap.errors import DoapError
@@ -24,7 +25,9 @@ def hpatches(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to create, with one folder per sequence.")],
     points: Annotated[int, typer.Option(min=1, help="Maximum number of points per sequence.")] = DEFAULT.points,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of points and of the jitter.")] = DEFAULT.seed,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Seed of the choice of points and of the jitter.")
+    ] = DEFAULT.seed,
 ) -> None:
     """Make HPatches folders from image sequences: ref, easy, hard and tough strips in the official format.
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import say, step_bar
 from doap.datasets.build.settings import LookAlikeSettings
 
@@ -22,7 +23,9 @@ def look_alike(
     jitter: Annotated[
         bool, typer.Option(help="Cut Phototour patches as easy and hard jittered views; plain ones are very easy.")
     ] = DEFAULT.jitter,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of scenes, points, pairs, warps and jitter.")] = DEFAULT.seed,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Seed of scenes, points, pairs, warps and jitter.")
+    ] = DEFAULT.seed,
 ) -> None:
     """Make sets in the formats of Phototour, RomePatches and HPatches from photos, where the official data is missing.
 

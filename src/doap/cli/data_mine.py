@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import choose_device, counting_bar, say
 from doap.cli.data_show import open_training_with_bar
 from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE
@@ -26,7 +27,7 @@ def mine(
             min=0, max=100, help="Percentile of the distances between clusters; nearer clusters ignore each other."
         ),
     ] = PERCENTILE,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the clusters and of the figure.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the clusters and of the figure.")] = 0,
     save: Annotated[
         Path | None, typer.Option(help="Save the mined labels, a .npz file for doap train --mined.")
     ] = None,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import counting_bar, say
 from doap.cli.data_show import open_with_bar
 from doap.datasets.build.settings import PairSettings
@@ -26,7 +27,9 @@ def pairs(
         int, typer.Option(min=1, help="Pairs per static view or single photo; 5 give sequences for data hpatches.")
     ] = DEFAULT.copies,
     singles: Annotated[int, typer.Option(min=0, help="Maximum number of single photos to copy.")] = DEFAULT.singles,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the selection, the warps and the light.")] = DEFAULT.seed,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Seed of the selection, the warps and the light.")
+    ] = DEFAULT.seed,
 ) -> None:
     """Make image pairs with known geometry from a frame set, to evaluate descriptors on.
 

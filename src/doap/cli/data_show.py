@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import counting_bar, say
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def show(
     path: Annotated[Path, typer.Argument(metavar="SET", help="A patch set, a frame set, or an official folder.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The image to write.")],
     groups: Annotated[int, typer.Option(min=1, max=500, help="Number of rows, one group each.")] = 12,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampled groups.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the sampled groups.")] = 0,
 ) -> None:
     """Draw a contact sheet: randomly sampled groups, one per row, at most 16 patches of each.
 

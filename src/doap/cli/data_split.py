@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from doap.choices import MAX_SEED
 from doap.cli.console import console, errors, say
 from doap.cli.data_show import open_with_bar
 
@@ -21,7 +22,7 @@ def split(
     val_fraction: Annotated[
         float, typer.Option(min=0.001, max=0.999, help="Fraction of the scenes for validation.")
     ] = 0.125,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of scenes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the choice of scenes.")] = 0,
 ) -> None:
     """Split a set into two sets that share no scene, train and val.
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import say, step_bar
 from doap.cli.engine_options import WorkersOption
 from doap.cli.pair_options import Detector, check_detector
@@ -23,7 +24,7 @@ def tilt(
     keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per view.")] = 1500,
     detector: Detector = "dog",
     light: Annotated[str, typer.Option(help="Change of light in the views: easy, hard or tough.")] = "tough",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the views.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the views.")] = 0,
     workers: WorkersOption = None,
 ) -> None:
     """Make tilted views of photos, and a set of the frames that are detected in several of them.

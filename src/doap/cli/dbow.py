@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.choices import DETECTOR_NAMES
+from doap.choices import DETECTOR_NAMES, MAX_SEED
 from doap.cli.console import choose_device, counting_bar, say, step_bar
 from doap.cli.engine_options import ForceOption, WorkersOption
 from doap.cli.model_options import (
@@ -50,7 +50,9 @@ def dbow(
     max_size: Annotated[
         int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the clusters; the same seed gives the same file.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Seed of the clusters; the same seed gives the same file.")
+    ] = 0,
     device: DeviceOption = None,
     workers: WorkersOption = None,
     force: ForceOption = False,

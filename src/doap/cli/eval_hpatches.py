@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.eval_options import (
     CsvFile,
@@ -39,7 +40,9 @@ def hpatches(
         list[str] | None,
         typer.Option(metavar="TASK", help="verification, matching or retrieval. Repeatable. All by default."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of task lists that are not present and are sampled.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Seed of task lists that are not present and are sampled.")
+    ] = 0,
     export: Annotated[
         Path | None, typer.Option(help="Write the models' descriptors to this folder, for the official benchmark.")
     ] = None,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.eval_options import (
     CsvFile,
     Device,
@@ -26,7 +27,7 @@ def warped(
     models: Models = None,
     copies: Annotated[int, typer.Option(min=1, help="Number of warped copies per photo.")] = 5,
     keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the copies.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the copies.")] = 0,
     json_file: JsonFile = None,
     csv_file: CsvFile = None,
     figure: FigureFile = None,

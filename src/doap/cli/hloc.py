@@ -1,6 +1,5 @@
 """`doap hloc`."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -32,15 +31,14 @@ def hloc(
     feats-MODEL_matches-doap_pairs-NAME.h5, named as hloc names its own. Files that are up to date are kept.
     docs/bridges/hloc.md describes them.
     """
-    from doap.bridges.hloc import export_features, export_matches
+    from doap.bridges.hloc import export_features, export_matches, features_name
     from doap.folders import FeatureCollection, MatchCollection
 
     if verified and matches is None:
         raise DoapError("--verified selects matches; name their file with --matches")
     collection = FeatureCollection(features)
     found = None if matches is None else MatchCollection(matches)
-    model = collection[collection.names[0]].model
-    name = "feats-" + re.sub(r"[/\\]", "-", model)  # with its separators, a name could lead out of the folder
+    name = features_name(collection[collection.names[0]].model)
     target = output / f"{name}.h5"
     with step_bar() as progress:
         is_new = export_features(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from doap.choices import MAX_SEED
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.data_show import open_with_bar
 
@@ -30,7 +31,7 @@ def alignment(
         str | None,
         typer.Option(metavar="MODEL", help="A model trained with transformer_padding=zeros, for the third row."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the groups, and of the views of frames.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the groups, and of the views of frames.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
 ) -> None:
     """Draw groups of patches: original, aligned by the Spatial Transformer of a model, and aligned with zero padding.

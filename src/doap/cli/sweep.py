@@ -24,7 +24,7 @@ EXAMPLE = (
 def sweep(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="Name or YAML file of a recipe.")],
     data: Annotated[Path, typer.Option(help="Patch set, frame set, or official folder.")],
-    over: Annotated[str, typer.Option(metavar="KEY=VALUE,…", help="Recipe key and the values to try.")],
+    over: Annotated[str, typer.Option(metavar="KEY=VALUE,…", help="Recipe key and the values to try, as in YAML.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the runs; an existing sweep continues.")],
     test: Annotated[
         list[Path] | None,
@@ -63,13 +63,15 @@ def sweep(
     from doap.cli.data_show import open_training_with_bar
     from doap.datasets.official.fingerprint import fingerprint_folder
     from doap.experiments.series import Series, shared_split
-    from doap.experiments.sweep import evaluate_on_val, plan_sweep, run_sweep
+    from doap.experiments.sweep import check_same_scenes, evaluate_on_val, plan_sweep, run_sweep
     from doap.experiments.sweep_metrics import check_disjoint, choose_metric, make_evaluator
     from doap.training.run_folder import DataSpec
 
     plan = plan_sweep(recipe, over, [*(settings or []), *([f"split={split}"] if split else [])])
     tests = test or []
     chosen = choose_metric(tests, metric)
+    if not tests:
+        check_same_scenes(plan)
     if not tests and not all(run.val_fraction for run in plan.recipes.values()):
         raise DoapError("no data for the evaluation: give --test OFFICIAL_FOLDER, or --set val_fraction=0.1")
     trained_split = shared_split(plan.recipes.values())
@@ -111,11 +113,12 @@ def _evaluation_progress(bar: "TrainingBar") -> "StepProgress":
 
 def _show(plan: "Sweep", rows: list["RunRow"], metric: "Metric", title: str, output: Path) -> None:
     """Print the last row, draw the curves of its run, and draw all rows."""
+    from doap.experiments.sweep import format_setting
     from doap.experiments.sweep_figure import draw_rows
     from doap.training.curves import draw_run
 
     last = rows[-1]
     draw_run(output / list(plan.recipes)[len(rows) - 1])
     epoch = f", after epoch {last['epoch']}" if "epoch" in last else ""
-    say(f"{plan.key}={last[plan.key]}: {metric.format(last)}{epoch}")
+    say(f"{format_setting(plan.key, last[plan.key])}: {metric.format(last)}{epoch}")
     draw_rows(plan.key, rows, metric, title, output / "sweep.png")

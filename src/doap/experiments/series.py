@@ -70,13 +70,15 @@ class Series:
         """
         make_folder(self.folder)
         patches, fingerprint = repr(self.data), self.source.fingerprint(self.data)
+        validation_fingerprint = self.source.fingerprint_validation(self.validation)
         for name, recipe in recipes.items():
             run = self.folder / name
             old = self.folder / _old_name(name)
             if old.exists() and not run.exists():
                 old.rename(run)
             if not is_unstarted(run):
-                check_run(run, recipe, patches, fingerprint)
+                # The last weights do not depend on the validation set.
+                check_run(run, recipe, patches, fingerprint, None if is_complete(run) else validation_fingerprint)
             if not is_complete(run):
                 check_training(recipe, self.data, self.validation, self.cache)
 

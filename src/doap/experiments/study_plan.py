@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from doap.choices import MAX_SEED
 from doap.errors import DoapError
 from doap.experiments.series import folder_part
 from doap.parsing.yaml_files import read_yaml
-from doap.training.recipe import MAX_SEED, Recipe, read_recipe
+from doap.training.recipe import Recipe, read_recipe
 
 STUDIES_FOLDER = Path(__file__).parent.parent / "studies"
 

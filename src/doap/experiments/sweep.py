@@ -1,12 +1,13 @@
 """Sweeps: one recipe trained for several values of one of its keys (paper, "Influence of training batch size").
 
-The folder of a sweep holds one run per value ("batch_size=256"); sweep.csv, one line per run; and sweep.json, the same
-with the metric, the tests, and the recipe, data, device, versions and hash of the weights of each run. Both files are
-rewritten after every run. `sweep_metrics` lists what runs can be measured by.
+The folder of a sweep holds one run per value ("batch_size=256"); sweep.csv, one line per run, the metric in percent;
+and sweep.json, the same in the unit of the evaluation, with the metric, the tests, and the recipe, data, device,
+versions and hash of the weights of each run. Both files are rewritten after every run. `sweep_metrics` lists what runs
+can be measured by.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from doap.locking import only_writer
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.parsing.json_files import read_json
+from doap.parsing.yaml_files import parse_yaml
 from doap.training.log import read_validation
 from doap.training.recipe import Recipe, check_renamed, read_recipe
 from doap.training.run_folder import BEST
@@ -24,6 +26,7 @@ from doap.training.validation import CommonValidation
 
 EVALUATED_BY = ("metric", "tests", "split")  # entries of sweep.json that decide how a run is measured
 FINGERPRINTS = "fingerprints"  # entry of sweep.json: those of the tests
+SPLIT_KEYS = ("seed", "val_fraction")  # recipe keys that decide which scenes are for validation
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def plan_sweep(recipe: str | Path, over: str, settings: list[str] | None = None)
 
     Args:
         recipe: Name or path of the recipe.
-        over: The key and its values, such as "batch_size=256,512,1024".
+        over: The key and its values, the items of a YAML list, such as "batch_size=256,512,1024".
         settings: `key=value` texts shared by all runs.
 
     Raises:
@@ -58,20 +61,52 @@ def plan_sweep(recipe: str | Path, over: str, settings: list[str] | None = None)
         >>> list(plan_sweep("phototour-real", "batch_size=256,4096").recipes)
         ['batch_size=256', 'batch_size=4096']
     """
-    key, _, values = over.partition("=")
-    key, texts = key.strip(), [text.strip() for text in values.split(",")]
-    if not key or not all(texts):
-        raise DoapError(f"--over {over}: write it as key=value,value, for example batch_size=256,512,1024")
+    key, values = _parse_over(over)
     check_renamed([key], f"--over {over}")
     recipes: dict[str, Recipe] = {}
-    for text in texts:
-        variant = read_recipe(recipe, [*(settings or []), f"{key}={text}"])
-        value = getattr(variant, key)
-        name = folder_part(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+    for value in values:
+        variant = read_recipe(recipe, settings, {key: value})
+        name = folder_part(format_setting(key, getattr(variant, key)))
         if name in recipes:
             raise DoapError(f"--over {over}: {name} is repeated")
         recipes[name] = variant
     return Sweep(key, recipes)
+
+
+def _parse_over(over: str) -> tuple[str, list[Any]]:
+    """Split "key=value,value" into the key and the values."""
+    key, _, text = over.partition("=")
+    usage = f"--over {over}: write it as key=value,value, for example batch_size=256,512,1024"
+    try:
+        values = parse_yaml(f"[{text}\n]")
+    except ValueError as error:
+        raise DoapError(f"{usage} (not valid YAML: {error})") from error
+    if not key.strip() or not values or text.rstrip().endswith(","):
+        raise DoapError(usage)
+    return key.strip(), values
+
+
+def format_setting(key: str, value: object) -> str:
+    """Return a key and its value as text.
+
+    Example:
+        >>> format_setting("bins", None), format_setting("schedule", "linear")
+        ('bins=null', 'schedule=linear')
+    """
+    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def check_same_scenes(sweep: Sweep) -> None:
+    """Check that all runs of a sweep have the same validation scenes.
+
+    Raises:
+        DoapError: If the key that varies decides which scenes they are.
+    """
+    if sweep.key in SPLIT_KEYS:
+        raise DoapError(
+            f"--over {sweep.key}: the validation scenes of the runs differ, and their AP cannot be compared; "
+            "give --test OFFICIAL_FOLDER"
+        )
 
 
 def run_sweep(
@@ -107,9 +142,19 @@ def run_sweep(
             measures = earlier.get(weights_hash(run) or "") or evaluate(run, series.train(name, recipe))
             rows.append({sweep.key: sweep.value(name), **measures})
             runs[name] = {**series.describe(name, recipe), "weights": weights_hash(run)}
-            series.write("sweep", rows, {"over": sweep.key, **(record or {}), "rows": rows, "runs": runs})
+            content = {"over": sweep.key, **(record or {}), "rows": rows, "runs": runs}
+            series.write("sweep", _in_percent(rows, (record or {}).get("metric", {})), content)
             on_row(rows)
     return rows
+
+
+def _in_percent(rows: Sequence[RunRow], metric: Mapping[str, Any]) -> list[RunRow]:
+    """Return rows with the metric, as recorded in sweep.json, in the unit of its label."""
+    column, factor = metric.get("column"), metric.get("factor", 1)
+    return [
+        {name: round(factor * value, 6) if name == column and factor != 1 else value for name, value in row.items()}
+        for row in rows
+    ]
 
 
 def _read_measures(file: Path, key: str, record: Mapping[str, Any]) -> dict[str, RunRow]:

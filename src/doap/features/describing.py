@@ -111,9 +111,18 @@ def detect_and_describe(
         return options.describe([image], [masks], model)[0]
     if masks is None:
         masks = [None] * len(images)
-    if len(masks) != len(images):
-        raise DoapError(f"{len(images)} images need as many masks, not {len(masks)}; use None where there is none")
+    count = _count(masks)
+    if count != len(images):
+        raise DoapError(f"{len(images)} images need as many masks, not {count}; use None where there is none")
     return options.describe(images, masks, model)
+
+
+def _count(masks: Any) -> int | str:
+    """Return the number of masks; the name of the type of what has no length."""
+    try:
+        return len(masks)
+    except TypeError:
+        return type(masks).__name__
 
 
 def describe_keypoints(

@@ -71,7 +71,10 @@ def _from_array(keypoints: Any) -> Frames:
         keypoints = keypoints.detach().cpu()
         if keypoints.dtype == torch.bfloat16:  # which NumPy does not have
             keypoints = keypoints.float()
-    array = np.asarray(keypoints)
+    try:
+        array = np.asarray(keypoints)
+    except ValueError as error:
+        raise DoapError("keypoints must be rows of equally many numbers, or OpenCV keypoints") from error
     if array.dtype.kind not in "fiu":
         raise DoapError(f"keypoints must be numbers or OpenCV keypoints, not {array.dtype}")
     if array.ndim == 4 and array.shape[0] == 1:

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 
 from doap.choices import MatchGeometry
-from doap.errors import DoapError
+from doap.errors import DoapError, check_number
 from doap.features.features import Features
 from doap.features.matches import Matches
 from doap.geometry.robust import Cameras
@@ -85,6 +85,9 @@ def _search(
 
 
 def _check_options(ratio: float | None, max_distance: float | None) -> None:
+    for name, value in (("the ratio", ratio), ("the largest distance", max_distance)):
+        if value is not None:
+            check_number(name, value)
     if ratio is not None and not 0 < ratio <= 1:
         raise DoapError(f"the ratio must be above 0 and at most 1, not {ratio}")
     if max_distance is not None and not max_distance >= 0:

@@ -68,8 +68,9 @@ def identify_model(name_or_path: str) -> tuple[str, str]:
     Raises:
         DoapError: If there is no such model.
     """
+    from doap.networks import split_length
     from doap.networks.baselines import list_baselines
-    from doap.networks.registry import find_card, find_weights, load, split_length
+    from doap.networks.registry import find_card, find_weights, load
 
     card = find_card(name_or_path)
     name = card.name if card else load(name_or_path, fast=False).name

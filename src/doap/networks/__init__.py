@@ -1,9 +1,42 @@
 """Networks and baselines that map patches to descriptors."""
 
+import re
+from pathlib import Path
+
+from doap.errors import DoapError
+
 # Not in the registry, so that the command line can print it without importing torch.
 DEFAULT_MODEL = "doap-128"
 
 
 def with_length(name_or_path: str, dimensions: int | None) -> str:
-    """Return the name of a prefix of a model, `NAME@64`; without a length, the name itself."""
-    return name_or_path if dimensions is None else f"{name_or_path}@{dimensions}"
+    """Return the name of a prefix of a model, `NAME@64`; without a length, the name itself.
+
+    Raises:
+        DoapError: If the name has another length already.
+    """
+    if dimensions is None or split_length(name_or_path)[1] == dimensions:
+        return name_or_path
+    name = f"{name_or_path}@{dimensions}"
+    split_length(name)  # refuses a second length
+    return name
+
+
+def split_length(name_or_path: str) -> tuple[str, int | None]:
+    """Split `NAME@64` into the name or path and the length; a path that exists is not split.
+
+    Raises:
+        DoapError: If the name has two different lengths.
+
+    Example:
+        >>> split_length("doap-128@64"), split_length("doap-128")
+        (('doap-128', 64), ('doap-128', None))
+    """
+    match = re.fullmatch(r"(.+)@([0-9]{1,9})", name_or_path)
+    if match is None or Path(name_or_path).exists():
+        return name_or_path, None
+    length = int(match[2])
+    base, other = split_length(match[1])
+    if other not in (None, length):
+        raise DoapError(f"{match[1]}: names {other} dimensions or bits already, not {length}")
+    return base, length

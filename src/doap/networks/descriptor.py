@@ -146,7 +146,9 @@ def check_prefix(name: str, dimensions: int, whole: int, prefixes: Sequence[int]
 
 
 def check_patches(patches: Tensor | NDArray[Any]) -> None:
-    """Raise ValueError unless patches are (N, S, S) or (N, 1, S, S), uint8 or floating-point."""
+    """Raise ValueError unless patches are an array or tensor, (N, S, S) or (N, 1, S, S), uint8 or floating-point."""
+    if not (hasattr(patches, "shape") and hasattr(patches, "dtype")):
+        raise ValueError(f"patches must be an array or a tensor, not {type(patches).__name__}")
     shape = tuple(patches.shape)
     if len(shape) not in (3, 4) or shape[-1] != shape[-2] or not shape[-1] or (len(shape) == 4 and shape[1] != 1):
         raise ValueError(f"patches must be (N, S, S) or (N, 1, S, S), not {shape}")

@@ -7,7 +7,6 @@ The name of a prefix of a nested descriptor is that of the model, or its path, a
 """
 
 import hashlib
-import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from safetensors import SafetensorError
 
 from doap.errors import DoapError
 from doap.files import atomic_file
-from doap.networks import with_length
+from doap.networks import split_length, with_length
 from doap.networks.architecture import Architecture, build_network, shapes_of
 from doap.networks.baselines import list_baselines, load_handcrafted, load_published
 from doap.networks.card import HUB_CARD, HUB_WEIGHTS, Card, Origin, card_path, read_card, write_card
@@ -70,7 +69,7 @@ def load(
 
     Raises:
         DoapError: For an unknown name, a missing or invalid card, weights that do not match the card or are not
-            finite, a length that was not trained, or a device that is not available.
+            finite, a length that was not trained, two different lengths, or a device that is not available.
 
     Example:
         >>> import doap
@@ -88,19 +87,6 @@ def load(
         return _quantize(model, name).to(device)
     model = model.to(device)
     return optimize_for_inference(model) if fast else model
-
-
-def split_length(name_or_path: str) -> tuple[str, int | None]:
-    """Split `NAME@64` into the name or path and the length; a path that exists is not split.
-
-    Example:
-        >>> split_length("doap-128@64"), split_length("doap-128")
-        (('doap-128', 64), ('doap-128', None))
-    """
-    match = re.fullmatch(r"(.+)@([0-9]{1,9})", name_or_path)
-    if match is None or Path(name_or_path).exists():
-        return name_or_path, None
-    return match[1], int(match[2])
 
 
 def _quantize(model: Descriptor, name: str) -> Descriptor:

@@ -68,7 +68,7 @@ class IgnoreTable:
 
         With labels on the CPU, tables on a GPU are combined without synchronising.
         """
-        pairs = self.labels * len(other.table) + other.labels.to(self.labels.device)
+        pairs = self.labels.long() * len(other.table) + other.labels.to(self.labels.device).long()
         unique_pairs, labels = torch.unique(pairs, return_inverse=True)
         table = self.table
         own_labels = (unique_pairs // len(other.table)).to(table.device, non_blocking=True)

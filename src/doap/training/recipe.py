@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from doap.choices import MAX_SEED
 from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE, MiningSettings
 from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.extents import MAX_EXTENT
 from doap.images.jitter.views import JitterFactors
-from doap.networks import with_length
+from doap.networks import split_length, with_length
 from doap.networks.architecture import Architecture
-from doap.networks.registry import split_length
-from doap.parsing.yaml_files import MAX_INTEGER, parse_yaml, read_yaml
+from doap.parsing.yaml_files import parse_yaml, read_yaml
 from doap.types import Kind
 
 Objective = Literal[
@@ -23,7 +23,6 @@ Objective = Literal[
 ]
 EPOCHS_PER_STEP = 10
 MAX_STEPS = 300  # of the schedule; the next powers of ten are no floats
-MAX_SEED = MAX_INTEGER
 MAX_BINS = 65536  # as many as the largest descriptor has bits
 MAX_CLUSTERS = 4096  # the table of a sequence has K² entries
 MAX_COUNT = 10**9
@@ -256,12 +255,15 @@ def list_recipes() -> dict[str, str]:
     return {file.stem: file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files}
 
 
-def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> Recipe:
+def read_recipe(
+    name_or_path: str | Path, settings: list[str] | None = None, overrides: Mapping[str, Any] | None = None
+) -> Recipe:
     """Read a recipe.
 
     Args:
         name_or_path: Name of a recipe that ships with the package, or path of a YAML file.
         settings: `key=value` texts that override the file.
+        overrides: Values by key that override the file and the settings.
 
     Raises:
         DoapError: If the file, a key or a value is invalid; one line that names it.
@@ -279,7 +281,7 @@ def read_recipe(name_or_path: str | Path, settings: list[str] | None = None) -> 
             values[key] = parse_yaml(text)
         except ValueError as error:
             raise DoapError(f"{where}: not valid YAML ({error})") from error
-    recipe = _validate(values, str(name_or_path))
+    recipe = _validate({**values, **(overrides or {})}, str(name_or_path))
     # A run may be resumed from another folder.
     models = {key: _with_absolute_paths(getattr(recipe, key)) for key in ("initial_weights", "teacher")}
     return recipe.model_copy(update=models)

@@ -68,6 +68,13 @@ class DataSpec:
         """Return the fingerprint of the training set, see `fingerprint_training_set`; None for a set in memory."""
         return fingerprint_training_set(data, self.folders)
 
+    def fingerprint_validation(self, validation: PatchSet | FrameSet | None) -> str | None:
+        """Return the fingerprint of the separate validation set; None without one, and for a set in memory."""
+        folder = Path(self.validation)
+        if validation is None or not self.validation or not folder.is_dir():
+            return None
+        return fingerprint_training_set(validation, [folder])
+
 
 @dataclass(frozen=True)
 class RunInfo:
@@ -78,6 +85,7 @@ class RunInfo:
         split: Split of HPatches in runs of version 0.2, which is part of the recipe since; empty otherwise.
         patches: Training set, as its `repr`.
         fingerprint: Fingerprint of the training set; None for a set in memory and in runs of earlier versions.
+        validation_fingerprint: That of the separate validation set, if any; None in the same cases.
         device: "cpu" or "cuda".
         devices: Number of processes.
         teacher: The teacher, if any.
@@ -88,6 +96,7 @@ class RunInfo:
     split: str
     patches: str
     fingerprint: str | None
+    validation_fingerprint: str | None
     device: str
     devices: int
     teacher: Identities
@@ -102,12 +111,14 @@ def describe_run(
     precision: str,
     teacher: Identities = None,
     initial_weights: Identities = None,
+    validation: PatchSet | FrameSet | None = None,
 ) -> dict[str, Any]:
     """Return the content of run.json."""
     return {
         **asdict(source),
         "patches": repr(data),
         "fingerprint": source.fingerprint(data),
+        "validation_fingerprint": source.fingerprint_validation(validation),
         "device": device,
         "devices": devices,
         "precision": precision,
@@ -229,7 +240,7 @@ def _check_unfinished(run: Path, recipe: Recipe, info: dict[str, Any], mined: Pa
     """Check that a folder holds this training, unfinished; the arguments are those of `start_run`."""
     if not (run / RECORD).exists():
         raise DoapError(f"{run}: exists and is not a run folder; choose another folder")
-    check_run(run, recipe, info["patches"], info["fingerprint"])
+    check_run(run, recipe, info["patches"], info["fingerprint"], info["validation_fingerprint"])
     if read_run(run).teacher != info["teacher"]:
         names = ", ".join(recipe.teachers)
         raise DoapError(
@@ -247,7 +258,13 @@ def _check_unfinished(run: Path, recipe: Recipe, info: dict[str, Any], mined: Pa
     read_losses(run), read_validation(run)  # fails before the set is loaded
 
 
-def check_run(run: Path, recipe: Recipe, patches: str, fingerprint: str | None = None) -> None:
+def check_run(
+    run: Path,
+    recipe: Recipe,
+    patches: str,
+    fingerprint: str | None = None,
+    validation_fingerprint: str | None = None,
+) -> None:
     """Check that a run folder holds a run of a recipe on a set.
 
     Args:
@@ -255,6 +272,7 @@ def check_run(run: Path, recipe: Recipe, patches: str, fingerprint: str | None =
         recipe: Recipe of the training.
         patches: Training set, as its `repr`.
         fingerprint: Fingerprint of the training set; compared if it is known here and in the record.
+        validation_fingerprint: Fingerprint of the separate validation set; compared in the same case.
 
     Raises:
         DoapError: If it holds another run.
@@ -262,8 +280,12 @@ def check_run(run: Path, recipe: Recipe, patches: str, fingerprint: str | None =
     recorded = read_run(run)
     if recorded.patches != patches:
         raise DoapError(f"{run}: holds a run on another set; choose another folder")
-    if None not in (recorded.fingerprint, fingerprint) and recorded.fingerprint != fingerprint:
-        raise DoapError(f"{run}: its training set has changed since; restore the set, or choose another folder")
+    for kind, before, now in (
+        ("training", recorded.fingerprint, fingerprint),
+        ("validation", recorded.validation_fingerprint, validation_fingerprint),
+    ):
+        if None not in (before, now) and before != now:
+            raise DoapError(f"{run}: its {kind} set has changed since; restore the set, or choose another folder")
     if read_recorded_recipe(run / RECIPE) != recipe:
         raise DoapError(f"{run}: holds a run of another recipe; choose another folder")
 
@@ -296,6 +318,7 @@ def read_run(run: Path) -> RunInfo:
             split=str(info.get("split", "")),
             patches=str(info["patches"]),
             fingerprint=info.get("fingerprint"),
+            validation_fingerprint=info.get("validation_fingerprint"),
             device=str(info["device"]),
             devices=devices,
             teacher=info.get("teacher"),

@@ -129,7 +129,7 @@ def train(
     check_split(data, recipe.split, source.folders)
     precision = "bf16" if is_bfloat16(recipe, device) else "fp32"
     models = {key: identify_weights(key, getattr(recipe, key)) for key in ("teacher", "initial_weights")}
-    info = describe_run(data, source, device, devices, precision, **models)
+    info = describe_run(data, source, device, devices, precision, **models, validation=validation)
     training_sets = list_training_sets(data, source, recipe.split)
     inherited = [*check_initial_weights(recipe), *find_teachers_sets(recipe)]
     training_sets += [other for index, other in enumerate(inherited) if other not in training_sets + inherited[:index]]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from doap import DoapError
 from doap.bridges.dbow import Vocabulary, read_vocabulary, train_vocabulary, write_vocabulary
+from doap.bridges.dbow.building import default_features
 
 Bits = NDArray[np.uint8]
 Node = tuple[int, bytes, float]
@@ -230,3 +231,9 @@ def test_truncated_files_are_refused(tmp_path: Path, vocabulary: Vocabulary, nam
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DoapError, match=r"nowhere.txt: cannot be read \(.*No such file"):
         read_vocabulary(tmp_path / "nowhere.txt")
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".dbow3", ".yml", ".yml.gz"])
+def test_features_are_named_without_the_suffix_of_the_form(suffix: str) -> None:
+    assert default_features(Path(f"out/voc{suffix}")) == Path("out/voc-features")
+    assert default_features(Path(f"out/voc.v2{suffix}")) == Path("out/voc.v2-features")

@@ -1,6 +1,7 @@
 """doap inside hloc, and hloc's matcher on doap's files: the code of the documentation, run with hloc itself."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,11 @@ from PIL import Image
 from bridges.hloc.conftest import NAMES
 from doap.bridges.hloc import confs, export_features, export_matches, make_conf, pair_group, register, to_hloc
 from doap.bridges.hloc.plugin import ExtractorMethods, MatcherMethods
+from doap.bridges.hub import save_pretrained
 from doap.errors import DoapError
 from doap.features import Features, Matches, detect_and_describe, match
 from doap.folders import DescribeSettings, FeatureCollection, all_pairs, describe_folder, match_pairs
+from doap.networks.card import HUB_WEIGHTS, read_card, write_card
 from doap.networks.registry import find_weights, load
 from support.hloc_package import install_hloc
 from support.nested_models import nested_copy
@@ -35,8 +38,30 @@ def test_prefixes_have_files_of_their_own(tmp_path: Path) -> None:
     assert make_conf("doap-256b@64")["output"] == "feats-doap-256b@64-n4096-r1600"
     path = nested_copy("doap-tiny-128", tmp_path, [64])
     conf = make_conf(f"{path}@64")
-    assert conf["output"] == "feats-nested@64-n4096-r1600"
+    assert conf["output"] == f"feats-nested@64-{read_card(Path(path)).sha256[:8]}-n4096-r1600"
     assert conf["model"]["model_name"] == f"{path}@64"
+
+
+def test_different_models_have_different_files(tmp_path: Path) -> None:
+    path = Path(nested_copy("doap-tiny-128", tmp_path, [64]))
+    paths = [str(path), f"{path}@64"]
+    for name in ("net-1.0", "net-1.1"):
+        paths.append(str(shutil.copy(path, tmp_path / f"{name}.safetensors")))
+        write_card(Path(paths[-1]), read_card(path).model_copy(update={"name": name}))
+    for name in ("doap-tiny-128", "doap-demo-128"):
+        paths.append(str(save_pretrained(name, tmp_path / name / "model")))
+        write_card(Path(paths[-1]) / HUB_WEIGHTS, read_card(find_weights(name)).model_copy(update={"name": "a/b\\c"}))
+    outputs = [make_conf(model)["output"] for model in paths]
+    assert len(set(outputs)) == len(outputs)
+    assert [output.rsplit("-", 3)[0] for output in outputs] == [
+        *("feats-nested", "feats-nested@64", "feats-net-1.0", "feats-net-1.1", "feats-a-b-c", "feats-a-b-c")
+    ]
+
+
+def test_files_of_baselines_have_their_names() -> None:
+    assert make_conf("rootsift")["output"] == "feats-rootsift-n4096-r1600"
+    with pytest.raises(DoapError, match="nope: no such file, and no model of this name"):
+        make_conf("nope")
 
 
 def test_configurations_are_checked() -> None:

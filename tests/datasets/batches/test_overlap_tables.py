@@ -85,6 +85,14 @@ def test_two_tables_in_one_ignore_what_either_does(items: int, first: int, secon
     np.testing.assert_array_equal(expand(both), expand(one) | expand(other))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_tables_with_labels_of_any_integer_type_are_united(dtype: torch.dtype) -> None:
+    one, other = random_table(200, 90, 0), random_table(200, 100, 1)
+    both = IgnoreTable(one.labels.to(dtype), one.table) | IgnoreTable(other.labels.to(dtype), other.table)
+    both.check(200)
+    np.testing.assert_array_equal(expand(both), expand(one | other))
+
+
 @pytest.mark.gpu
 def test_no_gpu_synchronisation() -> None:
     if not torch.cuda.is_available():

@@ -241,7 +241,36 @@ def test_sources_that_cannot_be_used(tmp_path: Path) -> None:
         make_look_alike(tmp_path / "patches", tmp_path / "c", SETTINGS)
     with pytest.raises(DoapError, match="no such folder; give a frame set, or a folder of photos"):
         make_look_alike(tmp_path / "absent", tmp_path / "d", SETTINGS)
-    assert not (tmp_path / "c").exists()
+    assert not any((tmp_path / name).exists() for name in "abcd")
+
+
+def test_a_source_that_cannot_be_used_does_not_block_the_folder(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos, folder = tmp_path / "photos", tmp_path / "sets"
+    photos.mkdir()
+    (photos / "a.png").touch()
+    data = look_alike_frames()
+    few = data.select(data.sources == SOURCES.index("tracks"))
+    monkeypatch.setattr(look_alike, "build", lambda _photos, target, *_, **__: few.save(target))
+    with pytest.raises(DoapError, match="photos: 4 scenes, but 10 sequences"):
+        make_look_alike(photos, folder, SETTINGS)
+    assert not folder.exists()
+
+    def interrupt(step: str, *_: object) -> None:
+        if step == "making phototour-b":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_look_alike(source, folder, SETTINGS, interrupt)
+    monkeypatch.setattr(look_alike, "choose_sequence_scenes", fail)
+    with pytest.raises(DoapError, match="too few"):
+        make_look_alike(source, folder, SETTINGS)
+    assert (folder / "phototour-a" / "info.txt").exists()
+
+
+def fail(*_: object) -> None:
+    raise DoapError("too few")
 
 
 def test_photos_are_built_first(made: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,15 @@ def test_all_networks_describe_alike_in_all_dtypes(name: str, dtype: torch.dtype
     assert not any(parameter.requires_grad for parameter in fast.parameters())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_float64_patches_have_float32_descriptors(name: str, dtype: torch.dtype, patches: NDArray[np.uint8]) -> None:
+    model = Descriptor(with_statistics(ARCHITECTURES[name]), "real", 12.0, name)
+    fast, some = optimize_for_inference(model, dtype), patches[:4].astype(np.float64)
+    assert describe_patches(some, fast).dtype == describe_patches(some, model).dtype == np.float32
+    assert describe_patches(some, model.double()).dtype == np.float64
+
+
 @pytest.mark.parametrize("name", doap.list_models())
 def test_the_weights_of_shipped_models_are_bounded(name: str) -> None:
     layers = [module for module in doap.load(name).modules() if isinstance(module, InferenceConv)]

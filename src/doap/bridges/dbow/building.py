@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from doap.bridges.dbow.formats import check_format, check_target, write_vocabulary
+from doap.bridges.dbow.formats import check_format, check_target, suffix_of, write_vocabulary
 from doap.bridges.dbow.training import check_images, check_size, grow_tree, weigh_words
 from doap.bridges.dbow.vocabulary import Bits, Vocabulary
 from doap.errors import DoapError
@@ -112,7 +112,7 @@ def build_vocabulary(
 
 def default_features(output: Path) -> Path:
     """Return the folder in which the features of a vocabulary's images are stored."""
-    return output.with_name(f"{output.name.partition('.')[0]}-features")
+    return output.with_name(f"{output.name.removesuffix(suffix_of(output))}-features")
 
 
 def check_model(model: str, output: Path) -> None:

@@ -107,13 +107,18 @@ def _decompress(content: bytes) -> bytes:
     return text
 
 
+def suffix_of(path: Path) -> str:
+    """Return the last suffix of a path, with the one before if it is compressed: `.yml.gz`."""
+    return "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+
+
 def _form(path: Path) -> str:
     """Return the suffix that names the form of a file.
 
     Raises:
         DoapError: For an unknown suffix.
     """
-    suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+    suffix = suffix_of(path)
     form = ".yml" if suffix == ".yml.gz" else suffix
     if form not in WRITERS:
         raise DoapError(

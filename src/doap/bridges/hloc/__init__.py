@@ -2,13 +2,14 @@
 
 from doap.bridges.hloc.files import export_features, export_matches, pair_group
 from doap.bridges.hloc.plugin import confs, make_conf, matcher_confs, register
-from doap.bridges.hloc.values import bit_value, match_scores, to_hloc
+from doap.bridges.hloc.values import bit_value, features_name, match_scores, to_hloc
 
 __all__ = [
     "bit_value",
     "confs",
     "export_features",
     "export_matches",
+    "features_name",
     "make_conf",
     "match_scores",
     "matcher_confs",

@@ -3,7 +3,6 @@
 import functools
 import importlib
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,17 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from doap.bridges.hloc.values import bit_value, match_scores, to_hloc
+from doap.bridges.hloc.values import bit_value, features_name, match_scores, to_hloc
 from doap.errors import DoapError
 from doap.features import Features, detect_and_describe, match
-from doap.networks import DEFAULT_MODEL
+from doap.folders.settings import identify_model
+from doap.networks import DEFAULT_MODEL, split_length
 from doap.networks.descriptor import Descriptor, pack_bits
-from doap.networks.registry import find_card, list_models, load, split_length
+from doap.networks.registry import WEIGHTS_FOLDER, find_weights, list_models, load
 
 Conf = dict[str, Any]
 """A configuration of hloc."""
 
 MAX_KEYPOINTS = 4096  # per image, as hloc's configurations of SuperPoint
+DIGITS = 8  # of the SHA-256 of weights, in names of files
 RESIZE_MAX = 1600  # pixels on the longer side, as hloc's configuration of SIFT
 EXTRACTOR_OPTIONS: Conf = {
     "model_name": DEFAULT_MODEL,
@@ -37,7 +38,8 @@ def make_conf(model: str, max_keypoints: int = MAX_KEYPOINTS, resize_max: int = 
     """Return a configuration for `hloc.extract_features.main`.
 
     Args:
-        model: Name of a model, or path of weights; NAME@64 for a prefix.
+        model: Name of a model, or path of weights; NAME@64 for a prefix. The output of weights that are not shipped has
+            the name on their card and the first digits of their SHA-256.
         max_keypoints: Number of strongest keypoints per image.
         resize_max: Longest side at which hloc gives images to the extractor; larger ones are reduced.
 
@@ -48,14 +50,20 @@ def make_conf(model: str, max_keypoints: int = MAX_KEYPOINTS, resize_max: int = 
         >>> make_conf("doap-256b")["output"]
         'feats-doap-256b-n4096-r1600'
     """
-    weights, _ = split_length(model)
-    card = find_card(model) if weights.endswith(".safetensors") else None
-    name = card.name if card else Path(model).stem
     return {
-        "output": f"feats-{name}-n{max_keypoints}-r{resize_max}",
+        "output": f"{features_name(_unique_name(model))}-n{max_keypoints}-r{resize_max}",
         "model": {"name": "doap", "model_name": model, "max_keypoints": max_keypoints},
         "preprocessing": {"grayscale": True, "resize_max": resize_max},
     }
+
+
+def _unique_name(model: str) -> str:
+    """Return a name that no other weights have: that of a shipped model or baseline, else with digits of a SHA-256."""
+    if split_length(model)[0] in list_models():
+        return model
+    name, checksum = identify_model(model)
+    is_shipped = not checksum or find_weights(model).resolve().parent == WEIGHTS_FOLDER.resolve()
+    return name if is_shipped else f"{name}-{checksum[:DIGITS]}"
 
 
 confs: dict[str, Conf] = {name: make_conf(name) for name in list_models() if "demo" not in name}

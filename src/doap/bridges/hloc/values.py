@@ -1,6 +1,7 @@
-"""Descriptors and scores as hloc stores and compares them: unit vectors by their dot product."""
+"""Names, descriptors and scores as hloc stores them; descriptors are unit vectors, compared by their dot product."""
 
 import math
+import re
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,6 +14,16 @@ HlocPrecision = Literal["float32", "float16"]
 """Number format of descriptors in hloc's files."""
 
 SUM_BITS = 24  # significant bits of float32, in which hloc sums products
+
+
+def features_name(model: str) -> str:
+    """Return the name of the features of a model, without a suffix; separators would lead out of a folder.
+
+    Example:
+        >>> features_name("doap-128@64"), features_name("mine/first")
+        ('feats-doap-128@64', 'feats-mine-first')
+    """
+    return "feats-" + re.sub(r"[/\\]", "-", model)
 
 
 def bit_value(bits: int) -> float:

@@ -10,11 +10,12 @@ from doap.errors import DoapError
 from doap.extents import check_extent
 from doap.features.describers import DETECTOR
 from doap.files import atomic_file
+from doap.networks import split_length
 from doap.networks.baselines import list_baselines
 from doap.networks.card import Card
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import fold_normalisation
-from doap.networks.registry import find_card, load, split_length
+from doap.networks.registry import find_card, load
 from doap.version import __version__
 
 SUFFIXES: dict[ExportFormat, str] = {"onnx": ".onnx", "torch-export": ".pt2", "torchscript": ".pt"}

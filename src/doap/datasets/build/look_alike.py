@@ -13,6 +13,7 @@ import json
 import shutil
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,7 @@ RECORD = "look-alike.json"
 STARTED = ".started.json"  # settings and source of an incomplete folder
 COUNTS = "counts.json"  # of a finished set, inside it
 LOCK = ".lock"
+FRAMES = "frames"  # frame set that is built from photos
 
 SetWriter = Callable[[Path, Progress], dict[str, Any]]
 """Writes a set into an empty folder and returns its counts, called as write(folder, progress)."""
@@ -63,7 +65,8 @@ def make_look_alike(
         progress: Callback, called as progress(step, done, total).
 
     Raises:
-        DoapError: If the folder has other settings, another source or other content, or the source has too few scenes.
+        DoapError: If the folder has other settings, another source or other content, or the source has too few scenes;
+            a new folder is removed then.
     """
     started = {"settings": asdict(settings), "source": _identify(source)}
     _claim(folder, started)
@@ -95,7 +98,11 @@ def read_record(folder: Path) -> dict[str, Any]:
 def _make_sets(
     source: Path, folder: Path, settings: LookAlikeSettings, started: dict[str, Any], progress: StepProgress
 ) -> None:
-    writers = _plan(_open_source(source, folder, settings, progress), source, settings)
+    try:
+        writers = _plan(_open_source(source, folder, settings, progress), source, settings)
+    except DoapError:
+        _release(folder)
+        raise
     sets: dict[str, Any] = {}
     for name, write in writers.items():
         for unfinished in folder.glob(f".{name}-*"):  # of a killed run; the lock excludes other runs
@@ -156,7 +163,7 @@ def _open_source(source: Path, folder: Path, settings: LookAlikeSettings, progre
     """Open the frame set, or build it from photos as `folder`/frames if that does not exist yet."""
     if kind_of(source) == KIND:
         return FrameSet.open(source)
-    frames = folder / "frames"
+    frames = folder / FRAMES
     if not frames.exists():
         build([source], frames, BuildSettings(seed=settings.seed), pixels=False, progress=progress)
     return FrameSet.open(frames)
@@ -192,6 +199,18 @@ def _claim(folder: Path, started: dict[str, Any]) -> None:
         if stored.get(key) != value:
             other = json.dumps(stored.get(key))
             raise DoapError(f"{folder}: was made with other {key}, {other}; use the same or choose another name")
+
+
+def _release(folder: Path) -> None:
+    """Remove what `_claim` and `_open_source` wrote, unless a set is finished: another source may be used next."""
+    if any(folder.glob(f"*/{COUNTS}")):
+        return
+    if (folder / FRAMES).exists():
+        shutil.rmtree(folder / FRAMES)
+    for name in (STARTED, LOCK):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # a link, or a folder with files of others
+        folder.rmdir()
 
 
 def _read_json(file: Path) -> dict[str, Any] | None:

@@ -33,7 +33,8 @@ class InferenceNetwork(PatchNetwork):
         """Compute the raw activations of the wrapped network."""
         activations: Tensor = self.network(patches)
         if self.precision == torch.bfloat16 and not is_traced():
-            activations = activations + 0 * patches.sum((1, 2, 3))[:, None]  # NaN of NaN, which fused ReLU makes 0
+            zeros = 0 * patches.sum((1, 2, 3))[:, None]  # NaN of NaN, which fused ReLU makes 0
+            activations = activations + zeros.to(activations.dtype)
         return activations
 
     def _keep_outputs(self, count: int) -> None:
