@@ -32,8 +32,9 @@ def test_numbers_are_drawn_in_their_order_and_wide_ranges_by_logarithms(tmp_path
     ("values", "positions", "ticks"),
     [
         (["steps", "linear"], [0, 1], ["steps", "linear"]),
-        ([None, 4], [0, 1], ["None", "4"]),
-        ([True, False], [0, 1], ["True", "False"]),
+        ([None, 4], [0, 1], ["null", "4"]),
+        ([True, False], [0, 1], ["true", "false"]),
+        ([[8, 16], None], [0, 1], ["[8, 16]", "null"]),
         ([0.1, 0.0], [0, 0.1], ["0.0", "0.1"]),
         ([7], [7], ["7"]),
     ],

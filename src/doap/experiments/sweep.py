@@ -93,7 +93,17 @@ def format_setting(key: str, value: object) -> str:
         >>> format_setting("bins", None), format_setting("schedule", "linear")
         ('bins=null', 'schedule=linear')
     """
-    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+    return f"{key}={format_value(value)}"
+
+
+def format_value(value: object) -> str:
+    """Return the value of a recipe key as it is written in a recipe.
+
+    Example:
+        >>> format_value(None), format_value(True), format_value("linear"), format_value([8, 16])
+        ('null', 'true', 'linear', '[8, 16]')
+    """
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def check_same_scenes(sweep: Sweep) -> None:

@@ -11,6 +11,7 @@ from matplotlib.ticker import NullLocator
 
 from doap.evaluation.harness.figures import NEUTRAL
 from doap.experiments.series import RunRow
+from doap.experiments.sweep import format_value
 from doap.experiments.sweep_metrics import Metric
 from doap.files import write_figure
 from doap.training.recipe import Recipe
@@ -88,7 +89,7 @@ def _place_values(axes: Axes, values: Sequence[object]) -> tuple[list[int], list
     """Set the ticks of the horizontal axis; return the order of the runs and their positions on it."""
     numbers = [float(value) for value in values if _is_number(value)]
     if len(numbers) < len(values):
-        axes.set_xticks(range(len(values)), [str(value) for value in values])
+        axes.set_xticks(range(len(values)), [format_value(value) for value in values])
         return list(range(len(values))), list(map(float, range(len(values))))
     order = [int(run) for run in np.argsort(numbers, kind="stable")]
     if min(numbers) > 0 and max(numbers) >= LOG_RATIO * min(numbers):
