@@ -70,10 +70,9 @@ class DataSpec:
 
     def fingerprint_validation(self, validation: PatchSet | FrameSet | None) -> str | None:
         """Return the fingerprint of the separate validation set; None without one, and for a set in memory."""
-        folder = Path(self.validation)
-        if validation is None or not self.validation or not folder.is_dir():
+        if validation is None or not self.validation:
             return None
-        return fingerprint_training_set(validation, [folder])
+        return fingerprint_training_set(validation, [Path(self.validation)])
 
 
 @dataclass(frozen=True)
