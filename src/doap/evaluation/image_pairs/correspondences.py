@@ -57,11 +57,24 @@ def find_correspondences(first: Frames, second: Frames, homography: Homography) 
     Returns:
         (C, 2) indices into `first` and `second`, in the order of `first`.
     """
+    return select_one_to_one(rank_overlapping_pairs(first, second, homography))
+
+
+def rank_overlapping_pairs(first: Frames, second: Frames, homography: Homography) -> NDArray[np.int64]:
+    """Find all pairs of frames that overlap sufficiently, best first, in the order of `find_correspondences`.
+
+    Args:
+        first: (N, 2, 3) frames of the first image.
+        second: (K, 2, 3) frames of the second image.
+        homography: Homography from the first to the second image.
+
+    Returns:
+        (P, 2) indices into `first` and `second`; a frame may be in several pairs.
+    """
     pairs, overlaps = overlapping_pairs(first, second, homography)
     i, j = pairs.T
     back = transform_frames(second, invert_homography(homography))
-    order = np.lexsort((_rotation(first[i], back[j]), -overlaps.round(3)))
-    return select_one_to_one(pairs[order])
+    return pairs[np.lexsort((_rotation(first[i], back[j]), -overlaps.round(3)))]
 
 
 def overlapping_pairs(
