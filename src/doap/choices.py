@@ -59,5 +59,5 @@ PairChoice = Literal["exhaustive", "retrieval", "sequential"]
 DEFAULT_EXTENT = 12.0
 """Half the side of a patch in units of its frame's scale, if none is specified."""
 
-MAX_SEED = 2**64 - 1
-"""Largest seed of a random generator, that of torch."""
+MAX_SEED = 2**63 - 1
+"""Largest seed. Numbers are added to seeds, and the sum must fit the 64 bits that torch takes."""

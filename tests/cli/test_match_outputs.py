@@ -44,3 +44,21 @@ def test_a_file_is_not_overwritten(
 def test_inputs_may_be_the_same_or_have_the_name_of_an_unused_picture(doap: Doap, photos: tuple[Path, Path]) -> None:
     status, _, errors = doap("match", photos[0], photos[0], "--model", "doap-tiny-128", "--no-figure")
     assert (status, errors) == (0, "")
+
+
+def test_options_of_describing_are_refused_where_nothing_is_described(doap: Doap, tmp_path: Path) -> None:
+    """Features are never those of another model than they were described with."""
+    (tmp_path / "photos").mkdir()
+    for name in ("a.png", "b.png"):
+        Image.fromarray(sample_photo("coffee")[:100, :100]).save(tmp_path / "photos" / name)
+    for output in ("npz", "features.h5"):
+        assert doap("describe", "photos", "-o", output, "--model", "doap-tiny-128")[0] == 0
+    two = ("match", "npz/a.png.npz", "npz/b.png.npz", "--json", "matches.json")
+    assert doap(*two)[0] == 0
+    for command in (two, ("match", "features.h5", "--exhaustive")):
+        for option, value in (("--model", "doap-128"), ("--max-keypoints", "10"), ("--device", "cpu")):
+            status, _, errors = doap(*command, option, value)
+            message = f"doap: {option}: has no effect on features, which are described already; leave it out"
+            assert (status, " ".join(errors.split())) == (1, message)
+    one_image = ("match", "npz/a.png.npz", "photos/b.png", "--json", "matches.json", "--model", "doap-tiny-128")
+    assert doap(*one_image)[0] == 0

@@ -177,6 +177,12 @@ def test_models_are_listed_by_pattern() -> None:
     assert list_models("tiny") == []
 
 
+@pytest.mark.parametrize("suffix", ["", "@64", ".safetensors"])
+def test_a_name_longer_than_file_names_is_one_error(suffix: str) -> None:
+    with pytest.raises(DoapError, match=re.escape(f"xx{suffix.removesuffix('@64')}: cannot be opened (")):
+        load(300 * "x" + suffix)
+
+
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(DoapError, match=r"no model of this name .*doap-demo-128"):
         load("doap-129")

@@ -12,10 +12,13 @@ from doap.networks import DEFAULT_MODEL, with_length
 
 EXAMPLE = "Example: doap match left.jpg right.jpg -o matches.png, or doap match features.h5 --retrieve 20 -o matches.h5"
 
+DESCRIBING_OPTIONS = ("model", "dimensions", "precision", "frames", "max_keypoints", "max_size", "device")
+
 GeometryChoice = Literal["fundamental", "homography", "essential", "none"]
 
 
 def match(
+    context: typer.Context,
     first: Annotated[Path, typer.Argument(metavar="A", help="Image, saved features (.npz), or features of a folder.")],
     second: Annotated[Path | None, typer.Argument(metavar="B", help="Second image or its features.")] = None,
     output: Annotated[
@@ -80,16 +83,28 @@ def match(
             raise DoapError("--pairs, --exhaustive and --retrieve take one argument, the features of a folder")
         if wide:
             raise DoapError("--wide takes two images, not --pairs, --exhaustive or --retrieve")
+        _check_describing(context)
         match_many(first, output or Path("matches.h5"), (pairs, exhaustive, retrieve), settings, engine, workers, force)
         return
     if second is None:
         raise DoapError(
             f"{first}: name a second image, or which pairs of a folder to match: --pairs, --exhaustive or --retrieve"
         )
-    from doap.cli.match_two import Describing, match_two
+    from doap.cli.match_two import ARCHIVE, Describing, match_two
 
+    if first.suffix == second.suffix == ARCHIVE:
+        _check_describing(context)
     describing = Describing(with_length(model, dimensions), precision, frames, max_keypoints, max_size, device)
     match_two((first, second), describing, settings, output, figure, json_file, wide)
+
+
+def _check_describing(context: typer.Context) -> None:
+    """Raise a DoapError if an option of describing is given where nothing is described."""
+    for name in DESCRIBING_OPTIONS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = name.replace("_", "-")
+            raise DoapError(f"--{option}: has no effect on features, which are described already; leave it out")
 
 
 def parse_intrinsics(text: str | None) -> tuple[float, float, float, float] | None:

@@ -1,7 +1,7 @@
 """Networks and baselines that map patches to descriptors."""
 
+import os
 import re
-from pathlib import Path
 
 from doap.errors import DoapError
 
@@ -33,7 +33,7 @@ def split_length(name_or_path: str) -> tuple[str, int | None]:
         (('doap-128', 64), ('doap-128', None))
     """
     match = re.fullmatch(r"(.+)@([0-9]{1,9})", name_or_path)
-    if match is None or Path(name_or_path).exists():
+    if match is None or os.path.exists(name_or_path):  # noqa: PTH110 (not an error if the name is too long)
         return name_or_path, None
     length = int(match[2])
     base, other = split_length(match[1])

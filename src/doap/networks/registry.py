@@ -193,9 +193,13 @@ def find_weights(name_or_path: str) -> Path:
     if name_or_path in list_models():
         return WEIGHTS_FOLDER / f"{name_or_path}.safetensors"
     path = Path(name_or_path)
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # a name that is too long, or a folder that cannot be entered
+        raise DoapError(f"{name_or_path}: cannot be opened ({error.strerror})") from error
     if path.suffix == ".safetensors" and path.is_file():
         return path
-    if path.is_dir():
+    if is_folder:
         missing = [name for name in (HUB_WEIGHTS, HUB_CARD) if not (path / name).is_file()]
         if missing:
             raise DoapError(f"{path}: not the folder of a model; it has no {' and no '.join(missing)}")
