@@ -56,6 +56,9 @@ CameraMode = Literal["auto", "single", "per-folder", "per-image"]
 PairChoice = Literal["exhaustive", "retrieval", "sequential"]
 """Pairs of a folder's images to match: all, each image with similar ones, or with those that follow it by name."""
 
+DEFAULT_DETECTOR = "dog"
+"""Keypoint detector if none is specified; where frames have no known detector, its extent is used."""
+
 DEFAULT_EXTENT = 12.0
 """Half the side of a patch in units of its frame's scale, if none is specified."""
 

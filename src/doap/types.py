@@ -18,6 +18,9 @@ Frames = NDArray[np.float32]
 Descriptors = NDArray[Any]
 """Descriptors of one image or set: (N, D) float32 unit vectors, or (N, bits / 8) uint8."""
 
+Record = dict[str, NDArray[Any] | str | int | float]
+"""Entries of features or matches as they are stored; see `doap.features.storage`."""
+
 Homography = NDArray[np.float64]
 """A homography, (3, 3) float64."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from doap import PatchSet
 from support.command_line import Doap
-from support.sets.small_frame_set import small_frame_set
+from support.sets.small_frame_set import FrameSetMaker, add_singles, small_frame_set
 
 
 def test_pairs_are_made_and_can_be_evaluated(doap: Doap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +29,24 @@ def test_pairs_are_made_and_can_be_evaluated(doap: Doap, tmp_path: Path, monkeyp
     flat = [row["correct within 3 px"] for row in result["scores"] if not row["sequence"].startswith("s_set-scene")]
     assert len(flat) == 7
     assert np.median(flat) > 60
+
+
+def test_photos_left_out_of_a_folder_are_counted(doap: Doap, tmp_path: Path) -> None:
+    maker = FrameSetMaker()
+    add_singles(maker, "set/few", 4)
+    maker.frame_set().save(tmp_path / "few")
+    status, output, _ = doap("data", "pairs", "few", "-o", "pairs", "--copies", 1)
+    assert status == 0
+    assert "left out: 3 photos of folders with fewer than 11 photos" in " ".join(output.split())
+    assert "1 pairs of 1 scenes in pairs" in output
+
+
+def test_a_collection_is_used_whole(doap: Doap, tmp_path: Path) -> None:
+    maker = FrameSetMaker()
+    add_singles(maker, "set/many", 11)
+    maker.frame_set().save(tmp_path / "many")
+    status, output, _ = doap("data", "pairs", "many", "-o", "pairs", "--copies", 1)
+    assert (status, "left out" in output) == (0, False)
 
 
 def test_a_patch_set_has_no_photos(doap: Doap, tmp_path: Path) -> None:

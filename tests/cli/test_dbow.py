@@ -9,6 +9,7 @@ import skimage
 from PIL import Image
 
 from doap.bridges.dbow import read_vocabulary
+from doap.cli.dbow import calibration_images
 from folders.conftest import open_in_process
 from support.command_line import Doap
 
@@ -68,6 +69,17 @@ def test_a_vocabulary_is_of_use_without_thresholds(doap: Doap, tmp_path: Path, m
         "no thresholds: too few keypoints to calibrate thresholds; use images with texture"
     )
     assert len(read_vocabulary("voc.txt")) > 5
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(0, 0), (2, 2), (11, 11), (12, 12), (13, 12), (23, 12), (25, 12), (1000, 12)]
+)
+def test_thresholds_are_calibrated_on_at_most_twelve_evenly_spaced_images(count: int, expected: int) -> None:
+    images = [Path(f"{number:04d}.png") for number in range(count)]
+    chosen = calibration_images(images)
+    assert len(set(chosen)) == expected
+    steps = np.diff([images.index(image) for image in chosen])
+    assert np.ptp(steps) <= 1 if expected > 1 else True
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def test_nothing_is_exported_outside_the_output(doap: Doap, data: Path, tmp_path
     ("arguments", "message"),
     [
         (("--tasks", "detection"), "no task detection"),
+        (("--data", "nothere"), "nothere: no such folder"),
         (("--split", "a"), "no splits.json"),
         (("--figure", "x.txt"), "figures are written as"),
         (("--descriptors", "absent"), "absent: no such folder"),

@@ -37,6 +37,7 @@ def test_several_scenes_and_models_in_one_run(doap: Doap, data: Path, tmp_path: 
 def test_errors_are_one_line(doap: Doap, data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for words, message in (
+        (("--data", "nothere"), "nothere: no such folder"),
         (("--data", "empty"), "empty: not an official folder of Phototour"),
         (("sift", "nobody", "--data", data), "nobody: no such file"),
         (("--data", data, "--figure", "p.doc"), "figures are written as"),

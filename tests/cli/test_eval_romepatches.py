@@ -40,6 +40,10 @@ def test_one_half_is_a_column_of_dashes(doap: Doap, data: Path) -> None:
 
 
 def test_errors_are_one_line(doap: Doap, tmp_path: Path) -> None:
-    status, _, errors = doap("eval", "romepatches", "orb", "--data", tmp_path)
-    assert (status, errors.count("\n")) == (1, 1)
-    assert "not an official folder of RomePatches" in errors
+    for data, message in (
+        (tmp_path, "not an official folder of RomePatches"),
+        ("nothere", "nothere: no such folder"),
+    ):
+        status, _, errors = doap("eval", "romepatches", "orb", "--data", data)
+        assert (status, errors.count("\n")) == (1, 1)
+        assert message in errors

@@ -1,5 +1,6 @@
 """`doap export`: what it prints, and what it refuses."""
 
+import struct
 import sys
 from pathlib import Path
 
@@ -24,11 +25,13 @@ def test_a_model_is_exported_and_replaced(doap: Doap, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["onnx", "pt2", "pt"])
 def test_a_file_of_another_program_is_replaced_only_with_force(suffix: str, doap: Doap, tmp_path: Path) -> None:
-    (tmp_path / f"theirs.{suffix}").write_bytes(b"theirs")
-    status, _, errors = doap("export", "doap-tiny-128", "-o", f"theirs.{suffix}")
-    assert (status, errors.count("\n")) == (1, 1)
-    assert f"theirs.{suffix}: exists and was not exported by doap" in errors
-    assert (tmp_path / f"theirs.{suffix}").read_bytes() == b"theirs"
+    damaged = b"damaged" + b"PK\x05\x06" + struct.pack("<4H2LH", 0, 0, 1, 1, 4, 3, 0)  # the end of a zip archive
+    for content in (damaged, b"theirs"):
+        (tmp_path / f"theirs.{suffix}").write_bytes(content)
+        status, _, errors = doap("export", "doap-tiny-128", "-o", f"theirs.{suffix}")
+        assert (status, errors.count("\n")) == (1, 1)
+        assert f"theirs.{suffix}: exists and was not exported by doap" in errors
+        assert (tmp_path / f"theirs.{suffix}").read_bytes() == content
     if suffix == "pt2":  # the slowest
         return
     options = ("--precision", "int8") if suffix == "onnx" else ()

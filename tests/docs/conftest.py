@@ -66,7 +66,8 @@ def written_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "results").mkdir()
     shutil.copy(DOCS / "results" / "oxford-dog.json", folder / "results")
     (folder / "mine.yaml").write_text(SMALL.to_yaml())
-    write_set(folder / "sets" / "mine")
+    for name in ("mine", "patches"):
+        write_set(folder / "sets" / name)
     train(SMALL, noisy_patches(), folder / "runs" / "mine")
     for name in ("real", "l2net"):
         shutil.copytree(folder / "runs" / "mine", folder / "runs" / name)

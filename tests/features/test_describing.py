@@ -158,10 +158,11 @@ def test_frames_of_reduced_images_are_in_pixels_of_the_given_one() -> None:
 def test_the_mapping_of_pixel_centres_is_exact() -> None:
     small, full = (50, 80), (151, 237)
     frames = np.array([[[2, 1, -0.5], [0, 3, -0.5]], [[1, 0, 79.5], [0, 1, 49.5]]], np.float32)
-    mapped = views.to_full_size(frames, small, full)
+    mapped = views.rescale_frames(frames, small, full)
     # The corners of the small image are the corners of the full one.
     np.testing.assert_allclose(mapped[:, :, 2], [[-0.5, -0.5], [236.5, 150.5]], atol=1e-5)
     np.testing.assert_allclose(mapped[0, :, :2], [[2 * 237 / 80, 237 / 80], [0, 3 * 151 / 50]], rtol=1e-6)
+    np.testing.assert_allclose(views.rescale_frames(mapped, full, small), frames, atol=1e-5)
 
 
 @pytest.mark.parametrize("model", ["doap-demo-128", "doap-demo-256b"])

@@ -10,8 +10,8 @@ import pytest
 
 import doap
 from doap.choices import StoredPrecision
-from doap.features.storage import FORMAT, Record, read_group, write_group
-from doap.types import Kind
+from doap.features.storage import FORMAT, read_group, write_group
+from doap.types import Kind, Record
 from support.random_features import random_features
 
 SUFFIXES = (".npz", ".h5", ".hdf5")

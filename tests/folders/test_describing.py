@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -306,6 +307,12 @@ def test_an_output_that_cannot_be_written_is_one_line(photos: Path, tmp_path: Pa
 def test_wrong_settings_are_one_line(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(DoapError, match="detector fast: unknown; choose one of dog"):
         DescribeSettings(detector="fast")
+    for name in ("precision", "frames", "store"):
+        with pytest.raises(DoapError, match=f"{name} odd: unknown; choose one of "):
+            DescribeSettings(**{name: "odd"})  # type: ignore[arg-type]
+    for value, message in ((math.nan, "at least 0 and finite, not nan"), ("1", "a number, not '1'")):
+        with pytest.raises(DoapError, match=f"min_response must be {message}"):
+            DescribeSettings(min_response=value)  # type: ignore[arg-type]
     with pytest.raises(DoapError, match="max_keypoints must be at least 1, not -5"):
         DescribeSettings(max_keypoints=-5)
     with pytest.raises(DoapError, match="no model of this name"):
@@ -325,7 +332,7 @@ def test_images_are_described_together_on_a_device_in_their_order(photos: Path) 
     for outcome in (outcomes[5], outcomes[11]):
         assert isinstance(outcome, dict)
         np.testing.assert_array_equal(outcome["frames"], expected.frames)
-        np.testing.assert_allclose(outcome["descriptors"], expected.descriptors, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(outcome["descriptors"]), expected.descriptors, atol=1e-6)
 
 
 def test_a_bad_mask_fails_its_image_alone(photos: Path, tmp_path: Path) -> None:

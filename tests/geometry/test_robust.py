@@ -228,6 +228,8 @@ def test_points_thresholds_and_geometries_that_are_none_are_refused() -> None:
     for threshold in (0.0, -1.0, math.nan):
         with pytest.raises(DoapError, match="threshold must be a positive number"):
             verify(first, second, SIZE, threshold=threshold)
+    with pytest.raises(DoapError, match="the threshold must be a number, not '1'"):
+        verify(first, second, SIZE, threshold="1")  # type: ignore[arg-type]
     for size in ((0, 0), (-1, 5), (math.nan, 5), (100,)):
         with pytest.raises(DoapError, match=r"the size of an image must be \(height, width\)"):
             verify(first, second, size)  # type: ignore[arg-type]

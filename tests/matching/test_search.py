@@ -1,6 +1,7 @@
 """Exact search against the definition in float64: ties, copies, types, sizes, devices."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -328,3 +329,21 @@ def test_bit_strings_that_are_too_long_are_refused() -> None:
     long = np.zeros((3, MAX_BITS // 8 + 1), np.uint8)
     with pytest.raises(ValueError, match=r"^bit strings have 16,384 bits, at most 16,376 can be compared$"):
         nearest(long, long)
+
+
+def test_a_failed_trial_leaves_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of threads that are started later."""
+
+    def fail(*_: object) -> float:
+        raise MemoryError
+
+    monkeypatch.setattr(maxima, "_trial_seconds", fail)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(MemoryError):
+            maxima._fastest_bit_dtype(24)
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 2
+    finally:
+        torch.set_num_threads(before)

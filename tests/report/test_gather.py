@@ -45,7 +45,8 @@ def test_files_come_in_the_order_given(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("nowhere.json", None, "no such file"),
+        ("nowhere", None, "no such file or folder"),
+        ("nowhere.json", None, "no such file or folder"),
         ("alignment.png", None, "no such file"),
         ("words.json", "these are words", "neither a .json file of results nor a picture"),
         ("other.png", "\x89PNG", "neither a .json file of results nor a picture"),

@@ -41,6 +41,6 @@ def test_a_run_with_validation_resumes_to_the_same_files(
 
 def test_a_set_of_one_scene_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
     patches = noisy_patches(sequences=1)
-    with pytest.raises(DoapError, match=r"val_fraction=0.5: a split keeps scenes whole.*or set val_fraction=0"):
+    with pytest.raises(DoapError, match=r"val_fraction=0.5: a split keeps scenes whole.* with --set val_fraction=0"):
         train(VALIDATED, patches, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -17,9 +17,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from doap.choices import FrameShape
+from doap.choices import DEFAULT_DETECTOR, FrameShape
 from doap.errors import DoapError, check_number
-from doap.features.describers import DETECTOR
 from doap.features.describing import BATCH_PIXELS
 from doap.features.image_input import read_image
 from doap.features.keypoint_input import to_frames
@@ -126,7 +125,7 @@ class FrameDetector(nn.Module):
     def __init__(
         self,
         num_features: int | None = 2000,
-        detector: str | CustomDetector = DETECTOR,
+        detector: str | CustomDetector = DEFAULT_DETECTOR,
         frames: FrameShape = "detected",
     ) -> None:
         super().__init__()
@@ -235,7 +234,7 @@ class DoapFeature(LocalFeature):
         self,
         model: Descriptor,
         num_features: int | None = 2000,
-        detector: str | CustomDetector = DETECTOR,
+        detector: str | CustomDetector = DEFAULT_DETECTOR,
         frames: FrameShape = "detected",
         packed: bool = False,
     ) -> None:

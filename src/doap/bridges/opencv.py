@@ -15,16 +15,16 @@ import cv2
 import numpy as np
 import torch
 
-from doap.choices import FrameShape
+from doap.choices import DEFAULT_DETECTOR, FrameShape
 from doap.errors import DoapError
 from doap.extents import check_extent
-from doap.features.describers import DETECTOR
 from doap.features.describing import DetectionOptions
 from doap.features.features import Features
 from doap.features.image_input import shrink_image
 from doap.features.keypoint_input import to_frames
-from doap.features.views import View, describe_views, on_device, to_full_size
+from doap.features.views import View, describe_views, on_device, rescale_frames
 from doap.images.detection import CustomDetector, detector_name
+from doap.networks import DEFAULT_MODEL
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.types import Descriptors, Grey
@@ -37,9 +37,9 @@ FLANN_INDEX_KDTREE, FLANN_INDEX_LSH = 1, 6
 
 
 def create(
-    model: str | Path | Descriptor = "doap-128",
+    model: str | Path | Descriptor = DEFAULT_MODEL,
     *,
-    detector: str | CustomDetector = DETECTOR,
+    detector: str | CustomDetector = DEFAULT_DETECTOR,
     frames: FrameShape = "detected",
     max_keypoints: int | None = 2000,
     min_response: float = 0.0,
@@ -127,7 +127,7 @@ class DoapFeature2D:
         if grey is None:
             return ()
         (view,) = self.options.detect([grey], [_to_mask(mask, grey)], self.model)
-        frames = to_full_size(view.frames, view.image.shape, view.size)
+        frames = rescale_frames(view.frames, view.image.shape, view.size)
         nothing = np.empty((len(frames), 0), np.float32)
         return tuple(Features(frames, nothing, view.size, self.model.name, view.responses).to_cv2())
 
@@ -152,7 +152,7 @@ class DoapFeature2D:
             return keypoints, _give(None, image, descriptors)
         size = full.shape[0], full.shape[1]
         grey = on_device(shrink_image(full, self.options.max_size), self.model)
-        frames = to_full_size(to_frames(keypoints), size, (grey.shape[0], grey.shape[1]))
+        frames = rescale_frames(to_frames(keypoints), size, (grey.shape[0], grey.shape[1]))
         (features,) = describe_views([View(grey, frames, None, size)], self.model, self.extent)
         return keypoints, _give(features.descriptors, image, descriptors)
 

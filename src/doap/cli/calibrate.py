@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.cli.console import counting_bar, say
 from doap.errors import DoapError
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from doap.networks.descriptor import Descriptor
 
 EXAMPLE = "Example: doap calibrate runs/real/weights.safetensors photos/"
-
-DETECTOR = "dog"
 
 
 def calibrate(
@@ -66,6 +65,6 @@ def _extract_patches(paths: list[Path], model: "Descriptor", keypoints: int) -> 
     with counting_bar() as bar:
         for path in bar.track(paths, description="extracting patches"):
             image = read_grey(path)
-            frames = find_frames(DETECTOR, image, keypoints).frames
-            patches.append(extract_patches(image, frames, model.input_size, model.extent_for(DETECTOR)))
+            frames = find_frames(DEFAULT_DETECTOR, image, keypoints).frames
+            patches.append(extract_patches(image, frames, model.input_size, model.extent_for(DEFAULT_DETECTOR)))
     return np.concatenate(patches)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from doap.choices import CAMERA_MODELS, DETECTOR_NAMES, CameraMode, PairChoice
+from doap.choices import CAMERA_MODELS, DEFAULT_DETECTOR, DETECTOR_NAMES, CameraMode, PairChoice
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.engine_options import EngineOption, WorkersOption
 from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
@@ -63,7 +63,7 @@ def colmap(
         typer.Option(help="Images of one camera: auto: of one device and focal length by their EXIF data."),
     ] = "auto",
     precision: PrecisionOption = "fast",
-    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
+    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = DEFAULT_DETECTOR,
     frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 8192,
     min_response: Annotated[

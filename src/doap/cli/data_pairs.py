@@ -37,18 +37,20 @@ def pairs(
     larger camera motion, if the points they share determine the geometry. Single photos are paired with warped and
     relit copies.
     """
-    from doap.datasets.build.image_pairs import make_pairs
+    from doap.datasets.build.image_pairs import count_left_out, make_pairs
     from doap.datasets.sets.frame_set import FrameSet
+    from doap.datasets.sets.scenes import MIN_COLLECTION_PHOTOS
 
     data = open_with_bar(path)
     if not isinstance(data, FrameSet):
         raise DoapError(f"{path}: image pairs need photos, and a patch set has none; build it with --frames")
+    settings = PairSettings(per_scene, copies, singles, seed)
     with counting_bar() as bar:
         task = bar.add_task("making pairs", total=None)
         rows = make_pairs(
             data,
             output,
-            PairSettings(per_scene, copies, singles, seed),
+            settings,
             lambda done, total: bar.update(task, completed=done, total=total),
         )
     scenes = Counter(row.scene for row in rows)
@@ -56,4 +58,11 @@ def pairs(
         counts = [count for scene, count in scenes.items() if scene.startswith(f"{prefix}_")]
         if counts:
             say(f"{prefix}_: {sum(counts)} pairs {meaning}, {len(counts)} scenes")
+    left_out = count_left_out(data, settings)
+    if left_out:
+        say(
+            f"left out: {left_out} photo{'s' * (left_out != 1)} of folders with fewer than {MIN_COLLECTION_PHOTOS} "
+            "photos or with overlapping ones: such a folder is one scene, and one photo or static view of it is used",
+            style="yellow",
+        )
     say(f"{len(rows)} pairs of {len(scenes)} scenes in {output}")

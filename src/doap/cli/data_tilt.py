@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from doap.choices import MAX_SEED
+from doap.choices import DEFAULT_DETECTOR, MAX_SEED
 from doap.cli.console import say, step_bar
 from doap.cli.engine_options import WorkersOption
 from doap.cli.pair_options import Detector, check_detector
@@ -22,7 +22,7 @@ def tilt(
     max_tilt: Annotated[float, typer.Option(min=1.0, max=20.0, help="Largest tilt of a view.")] = 8.0,
     max_size: Annotated[int, typer.Option(min=64, help="Longer side to which photos are reduced, in pixels.")] = 640,
     keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per view.")] = 1500,
-    detector: Detector = "dog",
+    detector: Detector = DEFAULT_DETECTOR,
     light: Annotated[str, typer.Option(help="Change of light in the views: easy, hard or tough.")] = "tough",
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the views.")] = 0,
     workers: WorkersOption = None,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.choices import DETECTOR_NAMES, MAX_SEED
+from doap.choices import DEFAULT_DETECTOR, DETECTOR_NAMES, MAX_SEED
 from doap.cli.console import choose_device, counting_bar, say, step_bar
 from doap.cli.engine_options import ForceOption, WorkersOption
 from doap.cli.model_options import (
@@ -44,7 +44,7 @@ def dbow(
         typer.Option(help="Features of the images, .h5 file or folder; by default NAME-features beside the output."),
     ] = None,
     precision: PrecisionOption = "fast",
-    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
+    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = DEFAULT_DETECTOR,
     frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 1000,
     max_size: Annotated[
@@ -87,6 +87,12 @@ def dbow(
     _calibrate(summary.images, settings, chosen, seed)
 
 
+def calibration_images(images: list[Path]) -> list[Path]:
+    """Return the images to calibrate on: CALIBRATION_IMAGES evenly spaced ones, or all if there are fewer."""
+    count = min(len(images), CALIBRATION_IMAGES)
+    return [images[number * len(images) // count] for number in range(count)]
+
+
 def _report(summary: "BuildSummary", output: Path) -> None:
     """Print what was described and trained."""
     described, vocabulary = summary.described, summary.vocabulary
@@ -107,7 +113,7 @@ def _calibrate(images: list[Path], settings: "DescribeSettings", device: str, se
     from doap.bridges.dbow import calibrate_thresholds
 
     model = load_model(settings.model, device, settings.precision)
-    chosen = images[:: -(-len(images) // CALIBRATION_IMAGES)]
+    chosen = calibration_images(images)
     try:
         with counting_bar() as bar:
             thresholds = calibrate_thresholds(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.choices import DETECTOR_NAMES, StoredPrecision
+from doap.choices import DEFAULT_DETECTOR, DETECTOR_NAMES, StoredPrecision
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
 from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
@@ -26,7 +26,7 @@ def describe(
     model: ModelOption = DEFAULT_MODEL,
     dimensions: DimensionsOption = None,
     precision: PrecisionOption = "fast",
-    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = "dog",
+    detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = DEFAULT_DETECTOR,
     frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
     min_response: Annotated[float, typer.Option(min=0, help="Smallest response of a keypoint.")] = 0.0,

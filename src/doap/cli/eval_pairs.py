@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from doap.choices import Geometry
+from doap.choices import DEFAULT_DETECTOR, Geometry
 from doap.cli.console import say
 from doap.cli.eval_options import (
     CsvFile,
@@ -33,7 +33,7 @@ def pairs(
         ),
     ],
     models: Models = None,
-    detector: Detector = "dog",
+    detector: Detector = DEFAULT_DETECTOR,
     extent: Extent = "own",
     keypoints: Keypoints = 2000,
     geometry: Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from doap.choices import MAX_SEED
+from doap.choices import DEFAULT_DETECTOR, MAX_SEED
 from doap.cli.eval_options import (
     CsvFile,
     Device,
@@ -39,8 +39,8 @@ def warped(
     Every descriptor describes the same keypoints. Each keypoint of the photo proposes its nearest neighbour in the
     copy; AP is computed over the proposals ranked by distance.
     """
-    from doap.evaluation.image_pairs.warped import DETECTOR, Warped
+    from doap.evaluation.image_pairs.warped import Warped
 
     outputs = Outputs(json_file, csv_file, figure)
-    methods = open_models(models, device, no_cache, detector=DETECTOR)
+    methods = open_models(models, device, no_cache, detector=DEFAULT_DETECTOR)
     run_benchmark(Warped(data, copies, keypoints, seed), methods, outputs)

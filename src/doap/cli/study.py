@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.cli.console import choose_device, counting_bar, say, series_bar
 from doap.cli.pair_options import Detector, Keypoints, check_detector, parse_extent
 
@@ -31,7 +32,7 @@ def study(
         Path | None,
         typer.Option(help="Image pairs with homographies, as for doap eval pairs; runs are then compared by these."),
     ] = None,
-    detector: Detector = "dog",
+    detector: Detector = DEFAULT_DETECTOR,
     extent: Annotated[
         list[str] | None,
         typer.Option(metavar="FACTOR|own", help="Extent of the pairs' patches; repeatable, scores are averaged."),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.datasets.sets.patch_set import PatchSet
 from doap.demo import photos
 from doap.demo.training import untrained_descriptor
@@ -96,7 +97,7 @@ def evaluate_references(
     models: list[FrameDescriber] = [Sift(), Sift(root=True)]
     models += [ModelDescriber(untrained_descriptor(name, recipe, data)) for name, recipe in recipes.items()]
     if shipped:
-        models += open_methods(shipped, cache=DescriptorCache(cache), detector=warped.DETECTOR)
+        models += open_methods(shipped, cache=DescriptorCache(cache), detector=DEFAULT_DETECTOR)
     return evaluate_models(pairs, models)
 
 

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.images.extraction import extract_patches
 from doap.networks.descriptor import Descriptor, describe_patches
 from doap.types import Descriptors, Frames, Grey, Kind
-
-DETECTOR = "dog"  # detector whose extent is used where none is named
 
 
 class FrameDescriber(Protocol):
@@ -50,5 +49,5 @@ class ModelDescriber:
 
     def describe_frames(self, image: Grey, frames: Frames) -> Descriptors:
         """Extract the patches of the frames and describe them."""
-        patches = extract_patches(image, frames, self.model.input_size, self.model.extent_for(DETECTOR))
+        patches = extract_patches(image, frames, self.model.input_size, self.model.extent_for(DEFAULT_DETECTOR))
         return describe_patches(patches, self.model)

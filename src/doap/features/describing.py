@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.errors import DoapError, check_number
 from doap.extents import check_extent
-from doap.features.describers import DETECTOR
 from doap.features.features import Features
 from doap.features.image_input import GreyImage, ImageLike, read_image, shrink_image, split_images
 from doap.features.keypoint_input import KeypointsLike, to_frames
@@ -65,7 +65,7 @@ def detect_and_describe(
     image: ImageLike | list[Any] | tuple[Any, ...],
     model: Descriptor,
     *,
-    detector: str | CustomDetector = DETECTOR,
+    detector: str | CustomDetector = DEFAULT_DETECTOR,
     frames: FrameShape = "detected",
     max_keypoints: int | None = 2000,
     mask: Mask | Sequence[Mask | None] | None = None,
@@ -159,7 +159,7 @@ def describe_keypoints(
     grey = on_device(read_image(image), model)
     responses = _responses(keypoints)
     if extent is None:
-        extent = model.extent_for(DETECTOR)
+        extent = model.extent_for(DEFAULT_DETECTOR)
     else:
         check_extent(extent)
     (features,) = describe_views([View(grey, frames, responses, (grey.shape[0], grey.shape[1]))], model, extent)

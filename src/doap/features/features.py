@@ -18,9 +18,9 @@ from doap.features.drawing import Picture, draw_keypoints
 from doap.features.image_input import ImageLike
 from doap.features.keypoint_input import frame_angles, frame_scales
 from doap.features.precision import decode, encode
-from doap.features.storage import Record, check_real, load_record, require, save_record
+from doap.features.storage import check_real, load_record, require, save_record
 from doap.networks.descriptor import Descriptor
-from doap.types import Descriptors, Frames
+from doap.types import Descriptors, Frames, Record
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ from doap.errors import DoapError
 from doap.features.drawing import Picture, draw_image_matches
 from doap.features.features import Features
 from doap.features.image_input import ImageLike
-from doap.features.storage import Record, check_real, load_record, require, save_record
+from doap.features.storage import check_real, load_record, require, save_record
 from doap.geometry.robust import Cameras, verify
+from doap.types import Record
 
 Points = NDArray[np.float32]
 

@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from doap.errors import DoapError
 from doap.files import atomic_file
 from doap.parsing.array_files import MAX_BYTES, read_archive
-from doap.parsing.hdf5_files import check_dataset, children, get_child
+from doap.parsing.hdf5_files import HDF5_SUFFIXES, check_dataset, children, get_child
+from doap.types import Record
 
 if TYPE_CHECKING:
     import h5py
 
-Record = dict[str, NDArray[Any] | str | int | float]
-
 FORMAT = 2  # version of the records; archives of version 1 have no entry `format`
-HDF5_SUFFIXES = (".h5", ".hdf5")
 SUFFIXES = (".npz", *HDF5_SUFFIXES)
 
 

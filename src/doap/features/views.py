@@ -62,7 +62,7 @@ def describe_views(views: Iterable[View], model: Descriptor, extent: float) -> l
         for start in range(0, len(view.frames), POOL_SIZE):
             chunk = torch.from_numpy(view.frames[start : start + POOL_SIZE])
             pool.add(extract_patch_tensor(pyramid, chunk, model.input_size, extent))
-        parts.append((to_full_size(view.frames, view.image.shape, view.size), view.responses, view.size))
+        parts.append((rescale_frames(view.frames, view.image.shape, view.size), view.responses, view.size))
     ends = np.cumsum([len(frames) for frames, _, _ in parts])
     rows = np.split(pool.describe_all(), ends[:-1]) if parts else []
     if len(rows) > 1:  # a view of the rows of all images would keep them all in memory
@@ -101,14 +101,22 @@ class _PatchPool:
         self._descriptors.append(describe_patches(patches, self._model).cpu().numpy())
 
 
-def to_full_size(frames: Frames, small: tuple[int, ...], full: tuple[int, int]) -> Frames:
-    """Map frames of a reduced image to pixels of the full one.
+def rescale_frames(frames: Frames, from_size: tuple[int, ...], to_size: tuple[int, ...]) -> Frames:
+    """Map frames of an image to those of the same image at another size, larger or smaller.
 
-    Pixel centres: x becomes (x + 0.5) s - 0.5 with s = full width / small width, and y likewise.
+    Pixel centres: x becomes (x + 0.5) s - 0.5 with s = new width / old width, and y likewise.
+
+    Args:
+        frames: (N, 2, 3) frames in pixels of the image of `from_size`.
+        from_size: (height, width) of the image that the frames are of.
+        to_size: (height, width) of the image to map them to.
+
+    Returns:
+        (N, 2, 3) frames in pixels of the image of `to_size`; `frames` itself if the sizes are equal.
     """
-    if tuple(small) == tuple(full):
+    if tuple(from_size) == tuple(to_size):
         return frames
-    factors = np.array(full[::-1], np.float64) / np.array(small[::-1], np.float64)
+    factors = np.array(to_size[::-1], np.float64) / np.array(from_size[::-1], np.float64)
     mapped = frames * factors[:, None]
     mapped[:, :, 2] += 0.5 * factors - 0.5
     return mapped.astype(np.float32)

@@ -9,25 +9,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from doap.choices import MatchGeometry
+from doap.choices import DEFAULT_DETECTOR, MatchGeometry
 from doap.errors import DoapError
-from doap.features.describers import DETECTOR
 from doap.features.describing import DetectionOptions
 from doap.features.features import Features
 from doap.features.image_input import ImageLike, read_image, shrink_image, split_images
 from doap.features.matches import Matches
 from doap.features.matching import match
-from doap.features.views import View, describe_views, to_full_size
+from doap.features.views import View, describe_views, rescale_frames
 from doap.geometry.robust import Cameras, verify
 from doap.images.detection import CustomDetector, FrameShape, detector_name
 from doap.images.tilts import largest_side, tilt_image, turns
-from doap.matching.places import distinct_matches, second_distances_elsewhere
+from doap.matching.inconsistent_neighbours import distinct_matches, inconsistent_neighbour_distances
 from doap.networks.descriptor import Descriptor, check_device, check_model
 from doap.types import Frames, Grey, StepProgress, no_step_progress
 
 TILTS = (2.0, 4.0, 8.0, math.sqrt(2), 2 * math.sqrt(2), 4 * math.sqrt(2))
 RATIO = 0.9  # of matches among views, where none is given
-SAME_PLACE = 10.0  # pixels: nearer features of other views are no second nearest neighbours
+CONSISTENT_RADIUS = 10.0  # pixels: nearer features are no second neighbours of the ratio test
 SAME_MATCH = 3.0  # pixels at both ends, within which matches are one
 SAME_POINT = 1.0  # pixels at one end, within which only the best match is kept
 ENOUGH = 30  # verified matches; a step that finds fewer is followed by one more
@@ -60,7 +59,7 @@ def match_wide(
     second: ImageLike,
     model: Descriptor,
     *,
-    detector: str | CustomDetector = DETECTOR,
+    detector: str | CustomDetector = DEFAULT_DETECTOR,
     frames: FrameShape = "detected",
     max_keypoints: int | None = 2000,
     min_response: float = 0.0,
@@ -171,16 +170,16 @@ class _Search:
         )
 
     def pooled(self, first: Features, second: Features) -> Matches:
-        """Match features of several views of two images, of which many lie at the same place."""
+        """Match features of several views of two images, with many features per point."""
         found = match(
             first, second, mutual=self.mutual, max_distance=self.max_distance, geometry=None, device=self.device
         )
-        seconds = second_distances_elsewhere(
+        seconds = inconsistent_neighbour_distances(
             first.descriptors,
             second.descriptors,
             found.indices,
             second.keypoints,
-            SAME_PLACE,
+            CONSISTENT_RADIUS,
             check_device(self.device),
         )
         kept = np.flatnonzero(found.distances < (RATIO if self.ratio is None else self.ratio) * seconds)
@@ -242,7 +241,7 @@ class _Source:
                 (view,) = options.detect([tilted.image], [tilted.mask], self._model)
                 kept = tilted.contains(view.frames)
                 frames = tilted.orient(view.frames[kept])
-                mapped.append(to_full_size(tilted.to_original(frames), self._image.shape, self._size))
+                mapped.append(rescale_frames(tilted.to_original(frames), self._image.shape, self._size))
                 yield replace(view, frames=frames, responses=None if view.responses is None else view.responses[kept])
             tick()
 

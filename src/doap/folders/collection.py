@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from doap.errors import DoapError
 from doap.folders.feature_store import FeatureFolder
-from doap.folders.hdf5 import SUFFIXES, find_groups, open_file
+from doap.folders.hdf5 import find_groups, open_file
+from doap.parsing.hdf5_files import HDF5_SUFFIXES
 
 if TYPE_CHECKING:
     from doap.features import Features
@@ -36,7 +37,7 @@ class FeatureCollection:
     @property
     def is_file(self) -> bool:
         """Whether it is an HDF5 file."""
-        return self.path.suffix in SUFFIXES
+        return self.path.suffix in HDF5_SUFFIXES
 
     @property
     def names(self) -> list[str]:
@@ -60,7 +61,7 @@ def read_features(path: Path, name: str) -> "Features":
     """
     from doap.features import Features
 
-    if path.suffix in SUFFIXES:
+    if path.suffix in HDF5_SUFFIXES:
         return Features.load(path, image=name)
     return Features.load(FeatureFolder(path).path(name))
 

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from doap.errors import DoapError
 from doap.folders.feature_store import FeatureStore, LongNameError, feature_store
 from doap.folders.image_tasks import DEVICE_WORKERS, Failure, ImageFile, Outcome, describe_images, start_loading
@@ -126,7 +128,7 @@ def _store(store: FeatureStore, entry: _Entry, outcome: Outcome, summary: Descri
         summary.failures.append(str(error))
         return
     summary.described += 1
-    if not len(outcome["frames"]):
+    if not np.size(outcome["frames"]):
         summary.without_keypoints.append(entry.name)
 
 

@@ -11,20 +11,19 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from doap.errors import DoapError
 from doap.files import is_temporary_file, make_folder, remove_temporary_files, write_text
-from doap.folders.hdf5 import SUFFIXES, create_file, read_stamps, unwritable, write_sorted
+from doap.folders.hdf5 import create_file, read_stamps, unwritable, write_sorted
 from doap.folders.settings import Identity, check_identity
 from doap.parsing.array_files import read_archive
+from doap.parsing.hdf5_files import HDF5_SUFFIXES
 from doap.parsing.json_files import read_json
+from doap.types import Record
 
 SETTINGS_FILE = "collection.json"
 FORMAT = 1
-
-Record = dict[str, Any]
-"""Entries of the features of one image; see `doap.features.storage`."""
 
 
 class LongNameError(DoapError):
@@ -65,7 +64,7 @@ def feature_store(output: Path) -> FeatureStore:
     Raises:
         DoapError: For a path with the suffix of another kind of file.
     """
-    if output.suffix in SUFFIXES:
+    if output.suffix in HDF5_SUFFIXES:
         return FeatureFile(output)
     if output.suffix in (".npz", ".npy", ".json", ".zip", ".pt", ".safetensors"):
         raise DoapError(f"{output}: features of a folder are stored in a .h5 file or in a folder")

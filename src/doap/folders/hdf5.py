@@ -9,18 +9,17 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from doap.errors import DoapError
 from doap.files import atomic_file, make_folder
 from doap.folders.settings import Identity
 from doap.parsing.hdf5_files import children, get_child
 from doap.parsing.json_files import parse_json
+from doap.types import Record
 
 if TYPE_CHECKING:
     import h5py
-
-SUFFIXES = (".h5", ".hdf5")
 
 
 @contextmanager
@@ -122,7 +121,7 @@ def read_stamps(path: Path, entry: str, content: str) -> tuple[Identity, dict[st
         return parse_json(file.attrs["settings"]), stamps
 
 
-def write_sorted(group: "h5py.Group", record: dict[str, Any]) -> None:
+def write_sorted(group: "h5py.Group", record: Record) -> None:
     """Write a record to a group of a file, its entries in sorted order."""
     from doap.features.storage import write_group
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from doap.errors import DoapError
 from doap.files import printable
-from doap.folders.feature_store import Record
 from doap.folders.settings import DescribeSettings
 from doap.parallel import Engine
-from doap.types import Grey
+from doap.types import Grey, Record
 
 if TYPE_CHECKING:
     from doap.networks.descriptor import Descriptor
@@ -156,10 +155,7 @@ def _or_failure(
     try:
         return work()
     except errors as error:
-        if isinstance(error, DoapError):
-            line = str(error).removeprefix("image 0: ")
-        else:
-            line = f"{type(error).__name__} {error}".strip().splitlines()[0]
+        message = str(error) if isinstance(error, DoapError) else f"{type(error).__name__} {error}"
         name = printable(str(path))
-        line = printable(line)
+        line = printable(message.strip().splitlines()[0])
         return Failure(line if line.startswith(f"{name}: ") else f"{name}: {line}")

@@ -17,16 +17,15 @@ import numpy as np
 
 from doap.errors import DoapError
 from doap.files import atomic_file, write_text
-from doap.folders.hdf5 import SUFFIXES, create_file, find_groups, open_file, read_stamps, unwritable, write_sorted
+from doap.folders.hdf5 import create_file, find_groups, open_file, read_stamps, unwritable, write_sorted
 from doap.folders.pairs import Pair, in_blocks
 from doap.folders.settings import Identity, check_identity
 from doap.parsing.array_files import read_archive
+from doap.parsing.hdf5_files import HDF5_SUFFIXES
+from doap.types import Record
 
 if TYPE_CHECKING:
     from doap.features import Matches
-
-Record = dict[str, Any]
-"""Entries of the matches of one pair; see `doap.features.storage`."""
 
 OPEN_PARTS = 32  # archives that are open at a time while they are packed
 
@@ -73,7 +72,7 @@ class MatchStore:
         Raises:
             DoapError: If it is not an HDF5 file by its suffix.
         """
-        if path.suffix not in SUFFIXES:
+        if path.suffix not in HDF5_SUFFIXES:
             raise DoapError(f"{path}: matches of many pairs are stored in a .h5 file")
         self.target = path
         self.folder = path.with_name(f".{path.name}.parts")
@@ -109,7 +108,9 @@ class MatchStore:
 
     def save(self, pairs: Sequence[Pair], records: Sequence[Record]) -> None:
         """Store the matches of some pairs with their stamps beside the file, atomically."""
-        entries = {f"{number}/{name}": value for number, one in enumerate(records) for name, value in one.items()}
+        entries: dict[str, Any] = {
+            f"{number}/{name}": value for number, one in enumerate(records) for name, value in one.items()
+        }
         path = self.folder / f"{self.next_part:08}.npz"
         stamps = [one["stamp"] for one in records]
         try:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from doap.choices import MatchGeometry
 from doap.errors import DoapError
 from doap.folders.collection import FeatureCollection, cached_features
-from doap.folders.match_store import MatchCollection, MatchStore, Record
+from doap.folders.match_store import MatchCollection, MatchStore
 from doap.folders.pairs import Pair, in_blocks
 from doap.folders.settings import Identity
 from doap.locking import only_writer
 from doap.parallel import EngineName, open_engine
-from doap.types import Progress, no_progress
+from doap.types import Progress, Record, no_progress
 
 if TYPE_CHECKING:
     from doap.features import Features, Matches

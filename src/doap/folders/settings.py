@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
 
-from doap.choices import DETECTOR_NAMES, RENAMED_FRAME_SHAPES, FrameShape, Precision, StoredPrecision
-from doap.errors import DoapError
+from doap.choices import DEFAULT_DETECTOR, DETECTOR_NAMES, RENAMED_FRAME_SHAPES, FrameShape, Precision, StoredPrecision
+from doap.errors import DoapError, check_number
 from doap.networks import DEFAULT_MODEL
 
 Identity = dict[str, str | int | float | None]
@@ -31,7 +33,7 @@ class DescribeSettings:
 
     model: str = DEFAULT_MODEL
     precision: Precision = "fast"
-    detector: str = "dog"
+    detector: str = DEFAULT_DETECTOR
     frames: FrameShape = "detected"
     max_keypoints: int | None = 2000
     min_response: float = 0.0
@@ -42,6 +44,13 @@ class DescribeSettings:
     def __post_init__(self) -> None:
         if self.detector not in DETECTOR_NAMES:
             raise DoapError(f"detector {self.detector}: unknown; choose one of {', '.join(DETECTOR_NAMES)}")
+        for name, choices in (("precision", Precision), ("frames", FrameShape), ("store", StoredPrecision)):
+            if getattr(self, name) not in get_args(choices):
+                known = ", ".join(get_args(choices))
+                raise DoapError(f"{name} {getattr(self, name)}: unknown; choose one of {known}")
+        check_number("min_response", self.min_response)
+        if not 0 <= self.min_response < math.inf:
+            raise DoapError(f"min_response must be at least 0 and finite, not {self.min_response}")
         for name in ("max_keypoints", "max_size"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from doap.choices import RENAMED_FRAME_SHAPES, FrameShape
+from doap.choices import DEFAULT_DETECTOR, RENAMED_FRAME_SHAPES, FrameShape
 from doap.errors import DoapError
 from doap.geometry.ellipses import scales
 from doap.images import frames as frames_module
@@ -62,13 +62,15 @@ def detector_name(detector: str | CustomDetector) -> str:
     if isinstance(detector, str):
         return detector
     owner = getattr(detector, "__self__", None)
-    return OPENCV_NAMES.get(owner.getDefaultName(), "dog") if isinstance(owner, cv2.Feature2D) else "dog"
+    if not isinstance(owner, cv2.Feature2D):
+        return DEFAULT_DETECTOR
+    return OPENCV_NAMES.get(owner.getDefaultName(), DEFAULT_DETECTOR)
 
 
 @without_autocast
 def detect(
     image: Grey | Tensor,
-    detector: str | CustomDetector = "dog",
+    detector: str | CustomDetector = DEFAULT_DETECTOR,
     frames: FrameShape = "detected",
     max_keypoints: int | None = None,
     mask: Mask | None = None,
@@ -117,7 +119,7 @@ def detect(
 @without_autocast
 def detect_batch(
     images: Tensor,
-    detector: str | CustomDetector = "dog",
+    detector: str | CustomDetector = DEFAULT_DETECTOR,
     frames: FrameShape = "detected",
     max_keypoints: int | None = None,
     masks: Sequence[Mask | None] | Tensor | None = None,

@@ -81,7 +81,7 @@ class BitSearch:
     Args:
         first: (N, bits / 8) uint8, N > 0.
         second: (K, bits / 8) uint8 on the same device, K > 0.
-        both: Whether `mutual` will be called.
+        both: Whether `is_mutual` will be called.
 
     Raises:
         ValueError: If the bit strings are longer than `MAX_BITS`.

@@ -160,16 +160,18 @@ def _fastest_bit_dtype(bits: int) -> torch.dtype:
     if bits <= 256 and onednn.multiplies(torch.bfloat16):
         exact.append(torch.bfloat16)
     threads = torch.get_num_threads()
-    with (
-        warnings.catch_warnings(),
-        ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-    ):
-        warnings.simplefilter("ignore", UserWarning)  # torch's, of types that the CPU does not multiply itself
-        seconds = list(pool.map(lambda dtype: _trial_seconds(dtype, bits, CPU_TILE // 4), exact))
-        # Some types are multiplied by a plain loop here, which would take long.
-        exact = [dtype for dtype, trial in zip(exact, seconds, strict=True) if trial < 4 * min(seconds)]
-        seconds = list(pool.map(lambda dtype: _trial_seconds(dtype, bits, CPU_TILE), exact))
-    torch.set_num_threads(threads)
+    try:
+        with (
+            warnings.catch_warnings(),
+            ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        ):
+            warnings.simplefilter("ignore", UserWarning)  # torch's, of types that the CPU does not multiply itself
+            seconds = list(pool.map(lambda dtype: _trial_seconds(dtype, bits, CPU_TILE // 4), exact))
+            # Some types are multiplied by a plain loop here, which would take long.
+            exact = [dtype for dtype, trial in zip(exact, seconds, strict=True) if trial < 4 * min(seconds)]
+            seconds = list(pool.map(lambda dtype: _trial_seconds(dtype, bits, CPU_TILE), exact))
+    finally:
+        torch.set_num_threads(threads)  # also the default of threads started later
     return exact[seconds.index(min(seconds))]
 
 

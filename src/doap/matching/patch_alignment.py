@@ -42,11 +42,14 @@ class Alignment:
 
 
 def align_patches(first: Tensor, second: Tensor) -> Alignment:
-    """Align patches pairwise.
+    """Align patches pairwise, on the CPU.
 
     Args:
-        first: (N, S, S) patches of any dtype, S at least 16.
-        second: (N, S, S) patches of the same points, with about the same scale and orientation.
+        first: (N, S, S) patches on the CPU, of any dtype, S at least 16.
+        second: (N, S, S) patches of the same points, on the CPU, with about the same scale and orientation.
+
+    Returns:
+        Shifts in float32, on the CPU.
     """
     starts = range(0, max(1, len(first)), CHUNK_SIZE)
     chunks = [_align(first[start:][:CHUNK_SIZE].float(), second[start:][:CHUNK_SIZE].float()) for start in starts]
@@ -113,8 +116,8 @@ class _Window:
         deviation = self.side / 4
         scale = 2 / (self.size - 1)  # from pixels relative to the centre to -1..1
         theta = torch.cat([torch.eye(2).expand(len(warps), -1, -1) + warps[:, :, 1:] / deviation, warps[:, :, :1]], 2)
-        places = (torch.arange(side) - (side - 1) / 2).to(patches)
-        grid_y, grid_x = torch.meshgrid(places, places, indexing="ij")
+        coordinates = (torch.arange(side) - (side - 1) / 2).to(patches)
+        grid_y, grid_x = torch.meshgrid(coordinates, coordinates, indexing="ij")
         points = torch.stack([grid_x, grid_y, torch.ones_like(grid_x)]).flatten(1)
         grid = (theta @ points).mT.reshape(-1, side, side, 2) * scale
         return F.grid_sample(patches[:, None], grid, padding_mode="border", align_corners=True)[:, 0]
@@ -123,7 +126,7 @@ class _Window:
 @cache
 def _weights_and_basis(side: int) -> tuple[Tensor, Tensor]:
     """Return the weights of a window, (P,), and (1, x, y) in units of its deviation, (3, P)."""
-    places = (torch.arange(side) - (side - 1) / 2) / (side / 4)
-    y, x = torch.meshgrid(places, places, indexing="ij")
+    coordinates = (torch.arange(side) - (side - 1) / 2) / (side / 4)
+    y, x = torch.meshgrid(coordinates, coordinates, indexing="ij")
     weights = torch.exp(-(x.square() + y.square()) / 2).flatten()
     return weights / weights.sum(), torch.stack([torch.ones_like(x), x, y]).flatten(1)

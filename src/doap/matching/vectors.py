@@ -180,7 +180,7 @@ class VectorSearch:
         first: (N, D) of a floating-point type, N > 0.
         second: (K, D) of the same type and device, K > 0.
         largest: Largest absolute value in both sets, finite.
-        both: Whether `backward` will be called.
+        both: Whether `is_mutual` will be called.
     """
 
     def __init__(self, first: Tensor, second: Tensor, largest: float, both: bool) -> None:

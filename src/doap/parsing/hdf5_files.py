@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import h5py
 
+HDF5_SUFFIXES = (".h5", ".hdf5")
 MAX_RATIO = 1032  # of deflate, the compression of HDF5
 
 

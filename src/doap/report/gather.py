@@ -102,7 +102,7 @@ def _add(gathered: ReportInput, file: Path) -> None:
         gathered.pictures.append((file, key))
         return
     if not file.exists():
-        raise DoapError(f"{file}: no such file")
+        raise DoapError(f"{file}: no such file or folder")
     try:
         content = read_json(file)
     except ValueError as error:

@@ -206,7 +206,7 @@ def make_sampler(data: GroupedSet, recipe: Recipe) -> Sampler:
     """
     size, seed, views = recipe.batch_size, recipe.seed, recipe.views_per_group
     if data.is_jittered and views is None:
-        raise DoapError("a frame set needs views_per_group in the recipe, for example views_per_group=4")
+        raise DoapError("a frame set needs views_per_group; set it in the recipe, or by --set views_per_group=4")
     if recipe.sampling == "pools":
         if views is None:
             raise DoapError("sampling=pools needs views_per_group, for example views_per_group=4")

@@ -106,5 +106,7 @@ def split_val(data: Data, recipe: Recipe) -> tuple[Data, Data]:
     try:
         parts = split_scenes(data, recipe.val_fraction, recipe.seed)
     except DoapError as error:
-        raise DoapError(f"val_fraction={recipe.val_fraction}: {error}, or set val_fraction=0") from None
+        raise DoapError(
+            f"val_fraction={recipe.val_fraction}: {error}, or train on all of it with --set val_fraction=0"
+        ) from None
     return parts[TRAIN].data, parts[VAL].data

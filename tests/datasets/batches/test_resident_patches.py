@@ -23,7 +23,6 @@ def test_patches_are_those_of_the_set(
     monkeypatch.setattr(resident, "CHUNK_SIZE", 64)
     loaded: list[tuple[int, int]] = []
     patches = ResidentPatches(saved, device, limit=limit, progress=lambda *done: loaded.append(done))
-    assert patches.is_resident == (limit is None)
     assert loaded == ([(64, 300), (128, 300), (192, 300), (256, 300), (300, 300)] if limit is None else [])
     indices = np.random.default_rng(1).integers(0, 300, 500)
     taken = patches.take(indices)
@@ -48,9 +47,11 @@ def test_resizing_averages_areas(saved: PatchSet, device: str, limit: int | None
     assert np.abs(taken - expected).max() < 0.501
 
 
-def test_the_limit_is_in_bytes_after_resizing(saved: PatchSet) -> None:
-    assert ResidentPatches(saved, size=4, limit=300 * 16).is_resident
-    assert not ResidentPatches(saved, size=4, limit=300 * 16 - 1).is_resident
+@pytest.mark.parametrize(("limit", "is_loaded"), [(300 * 16, True), (300 * 16 - 1, False)])
+def test_the_limit_is_in_bytes_after_resizing(saved: PatchSet, limit: int, is_loaded: bool) -> None:
+    loaded: list[tuple[int, int]] = []
+    ResidentPatches(saved, size=4, limit=limit, progress=lambda *done: loaded.append(done))
+    assert loaded == ([(300, 300)] if is_loaded else [])
 
 
 def test_weights_sum_to_one() -> None:

@@ -10,7 +10,7 @@ from doap.datasets.build.splitting import choose_val, write_split
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.scenes import SetScene, find_scenes
 from doap.datasets.sets.trimming import trim_frames
-from support.sets.small_frame_set import FrameSetMaker, add_singles, small_frame_set
+from support.sets.small_frame_set import FrameSetMaker, add_singles, add_static, small_frame_set
 
 
 def described(data: FrameSet) -> set[tuple[object, ...]]:
@@ -109,8 +109,13 @@ def test_a_set_without_names_can_be_split(tmp_path: Path) -> None:
 def test_what_cannot_be_split_or_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = FrameSetMaker()
     add_singles(maker, "few", 4)
-    with pytest.raises(DoapError, match="no two of 1 scenes have the same source"):
+    with pytest.raises(DoapError, match=r"all photos count as one scene, since a folder .* fewer than 11 photos"):
         write_split(maker.frame_set(), tmp_path / "one", 0.5, 0)
+    add_static(maker, "static", 0)
+    with pytest.raises(DoapError, match="no two of 2 scenes have the same source"):
+        write_split(maker.frame_set(), tmp_path / "two", 0.5, 0)
+    with pytest.raises(DoapError, match="the set is one scene"):
+        choose_val([SetScene("one", "", (0,))], 0.5, 0)
     (tmp_path / "there").mkdir()
     with pytest.raises(DoapError, match="there: exists already"):
         write_split(small_frame_set(), tmp_path / "there", 0.5, 0)

@@ -184,7 +184,10 @@ def test_selecting_keeps_frames_and_the_overlaps_inside() -> None:
     ("make", "message"),
     [
         (lambda _: None, "no such folder"),
-        (lambda f: f.mkdir(), "not a patch set .* nor an official folder"),
+        (
+            lambda f: f.mkdir(),
+            "not a patch set or frame set .* nor an official .*; make a set of photos with doap data build$",
+        ),
         (lambda f: f.write_text("x"), "no such folder"),
         (lambda f: (f.mkdir(), (f / "set.json").write_text("{")), "not valid JSON"),
     ],

@@ -87,7 +87,12 @@ def change(path: Path, **entries: object) -> None:
 DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "no manifest": ("set.json", Path.unlink, "not a frame set"),
     "cut manifest": ("set.json", truncate, "not valid JSON"),
-    "a patch set": ("set.json", lambda p: change(p, format="doap patch set 1"), "format is not 'doap frame set 1'"),
+    "foreign manifest": ("set.json", lambda p: change(p, format="other"), "format is not 'doap frame set 1'"),
+    "a patch set": (
+        "set.json",
+        lambda p: change(p, format="doap patch set 1"),
+        "is a patch set, not a frame set; build it with --frames",
+    ),
     "no shards": ("set.json", lambda p: change(p, shards=[]), "an entry is missing"),
     "path outside": ("set.json", lambda p: change(p, shards=[{"file": "../x", "bytes": 1}]), "an entry is missing"),
     "name outside": ("set.json", lambda p: change(p, sequence_names=["../x"]), "sequence_names: '../x' is not a"),

@@ -127,6 +127,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "broken manifest": (lambda f: (f / "set.json").write_text("{"), r"set\.json: not valid JSON"),
     "foreign manifest": (lambda f: edit(f, format="other"), r"set\.json: format is not"),
+    "a frame set": (
+        lambda f: edit(f, format="doap frame set 1"),
+        "set: is a frame set, not a patch set; build it without --frames",
+    ),
     "manifest without shards": (lambda f: edit(f, shards=None), r"set\.json: an entry is missing"),
     "manifest that leaves the folder": (
         lambda f: edit(f, shards=[{"file": "../../etc/passwd", "patches": 1}]),

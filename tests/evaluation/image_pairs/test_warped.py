@@ -6,12 +6,12 @@ import pytest
 from PIL import Image
 
 from doap import DoapError
+from doap.choices import DEFAULT_DETECTOR
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.harness.result import Score, read_result
 from doap.evaluation.image_pairs.scoring import ImagePair, View, score_all
 from doap.evaluation.image_pairs.warped import (
-    DETECTOR,
     Warped,
     correspondence_matrix,
     make_pairs,
@@ -141,7 +141,9 @@ def test_the_benchmark_gives_a_result_a_table_and_a_figure(photo: Grey, tmp_path
     (tmp_path / "photos").mkdir()
     Image.fromarray(photo[:256, :256]).save(tmp_path / "photos" / "a.png")
     Image.new("L", (90, 90), 128).save(tmp_path / "photos" / "flat.png")
-    methods = open_methods(["doap-demo-256b", "sift"], cache=DescriptorCache(tmp_path / "cache"), detector=DETECTOR)
+    methods = open_methods(
+        ["doap-demo-256b", "sift"], cache=DescriptorCache(tmp_path / "cache"), detector=DEFAULT_DETECTOR
+    )
     steps: list[tuple[str, int, int | None]] = []
     benchmark = Warped([tmp_path / "photos"], copies=2, keypoints=100, seed=3)
     result = benchmark.evaluate(methods, lambda *step: steps.append(step))
@@ -173,6 +175,6 @@ def test_the_benchmark_gives_a_result_a_table_and_a_figure(photo: Grey, tmp_path
 
 def test_without_a_usable_photo_there_is_no_result(tmp_path: Path) -> None:
     Image.new("L", (90, 90), 128).save(tmp_path / "flat.png")
-    methods = open_methods(["sift"], cache=DescriptorCache(tmp_path / "cache"), detector=DETECTOR)
+    methods = open_methods(["sift"], cache=DescriptorCache(tmp_path / "cache"), detector=DEFAULT_DETECTOR)
     with pytest.raises(DoapError, match=r"flat\.png: no keypoint found"):
         Warped([tmp_path]).evaluate(methods)

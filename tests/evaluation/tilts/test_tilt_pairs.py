@@ -1,9 +1,12 @@
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from doap import DoapError
+from doap.evaluation.tilts import frame_methods
 from doap.evaluation.tilts.frame_methods import METHODS, apply_frame_method
 from doap.evaluation.tilts.pairs import TiltTask, corner_error, find_correct, score_photo
 from doap.geometry.ellipses import scales
@@ -35,6 +38,13 @@ def test_every_method_keeps_keypoints_and_their_centres(name: str, photo: Grey) 
         np.testing.assert_allclose(shapes, shapes[:1].repeat(len(shapes), 0), rtol=1e-4, atol=1e-3)
     if name in ("baumberg", "kornia"):
         np.testing.assert_allclose(scales(corrected), scales(frames[rows]), rtol=1e-2)
+
+
+def test_without_kornia_the_error_says_what_to_install(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame_methods._kornia_estimator.cache_clear()
+    monkeypatch.setitem(sys.modules, "kornia.feature", None)
+    with pytest.raises(DoapError, match=r"^kornia is not installed; run: pip install 'doap\[baselines\]'$"):
+        apply_frame_method("kornia", Pyramid(photo), detect_dog(photo, 5))
 
 
 def test_corner_error_of_a_shift() -> None:

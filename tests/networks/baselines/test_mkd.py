@@ -22,5 +22,5 @@ def test_as_kornia_describes_it() -> None:
 
 def test_without_kornia_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kornia.feature", None)
-    with pytest.raises(DoapError, match=r"^mkd needs kornia; install it with: pip install kornia$"):
+    with pytest.raises(DoapError, match=r"^kornia is not installed; run: pip install 'doap\[baselines\]'$"):
         doap.load("mkd")

@@ -4,6 +4,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from scipy.linalg import polar
 
 import doap
 from doap.geometry.ellipses import scales
@@ -21,6 +22,20 @@ def test_keypoints_and_frames_round_trip(photo: Grey) -> None:
         assert a.size == pytest.approx(b.size, rel=1e-5)
         assert (a.angle - b.angle + 180) % 360 - 180 == pytest.approx(0, abs=1e-3)
         assert (a.octave & 0xFFFF) == (b.octave & 0xFFFF)
+
+
+def test_the_angle_of_an_affine_frame_is_that_of_the_nearest_rotation() -> None:
+    """The factor U of the polar decomposition A = UP."""
+    random = np.random.default_rng(0)
+    shapes = np.eye(2) + random.normal(0, 0.25, (50, 2, 2))
+    turns = random.uniform(0, 2 * np.pi, 50)
+    cosine, sine = np.cos(turns), np.sin(turns)
+    shapes = 4 * np.stack([np.stack([cosine, -sine], 1), np.stack([sine, cosine], 1)], 1) @ shapes
+    frames = np.concatenate([shapes, np.full((50, 2, 1), 30)], 2).astype(np.float32)
+    for keypoint, frame in zip(keypoints_from_frames(frames), frames, strict=True):
+        rotation, _ = polar(frame[:, :2].astype(np.float64))
+        angle = np.degrees(np.arctan2(rotation[1, 0], rotation[0, 0]))
+        assert (keypoint.angle - angle + 180) % 360 - 180 == pytest.approx(0, abs=1e-3)
 
 
 def test_sift_at_frames_is_opencvs_sift(photo: Grey) -> None:

@@ -69,6 +69,7 @@ def test_a_shipped_model_is_found_by_its_name(tmp_path: Path) -> None:
         ("doap-demo-128", "new.pth", "models are written as .safetensors"),
         ("doap-demo-128", "odd.safetensors", "odd.safetensors: exists already"),
         ("doap-demo-128", "card.safetensors", "card.json: exists already"),
+        ("doap-demo-128", "model.safetensors", "config.json: exists already"),
     ],
 )
 def test_what_cannot_be_binarised_is_refused_in_one_line(
@@ -78,7 +79,8 @@ def test_what_cannot_be_binarised_is_refused_in_one_line(
     save_random(Path("binary.safetensors"), kind="binary")
     save_random(Path("odd.safetensors"), dimensions=12)
     save_file(TFeat().state_dict(), "tfeat.safetensors")
-    Path("card.json").write_text(json.dumps({}))
+    for name in ("card.json", "config.json"):
+        Path(name).write_text(json.dumps({}))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(doap.DoapError, match=message) as caught:
         binarise(source, Path(output))

@@ -1,4 +1,5 @@
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -207,7 +208,11 @@ def test_our_own_models_and_baselines_are_refused(tmp_path: Path) -> None:
     own = doap.load("doap-demo-128", fast=False)
     doap.save(own, tmp_path / "own.safetensors", Architecture(network="tiny", width=48))
     save_file(TFeat().state_dict(), tmp_path / "tfeat.safetensors")
-    for name, message in (("own", "has a card"), ("tfeat", "needs no card; use it as it is")):
+    (tmp_path / "hub").mkdir()
+    shutil.copy(tmp_path / "own.safetensors", tmp_path / "hub" / "model.safetensors")
+    shutil.copy(tmp_path / "own.json", tmp_path / "hub" / "config.json")
+    messages = {"own": "has a card", "hub/model": "has a card", "tfeat": "needs no card; use it as it is"}
+    for name, message in messages.items():
         with pytest.raises(doap.DoapError, match=message):
             convert(tmp_path / f"{name}.safetensors", tmp_path / "new.safetensors")
 

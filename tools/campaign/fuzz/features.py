@@ -18,7 +18,6 @@ from doap.datasets.sets.image_pairs import find_pairs, read_points
 from doap.datasets.sets.photo_sources import read_photo_sources
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.result import Result, read_result
-from doap.features.storage import Record
 from doap.folders import FeatureCollection, MatchCollection
 from doap.folders.feature_store import SETTINGS_FILE, FeatureFile, FeatureFolder
 from doap.folders.hdf5 import write_sorted
@@ -26,6 +25,7 @@ from doap.folders.match_store import group_name
 from doap.folders.pairs import read_pairs
 from doap.images.frames import frames_from_columns
 from doap.report.gather import gather
+from doap.types import Record
 
 RESULT = Result(
     benchmark="oxford",

@@ -20,7 +20,8 @@ from doap.app.match.pair import MethodResult
 from doap.app.match.session import MatchSession, SessionStore
 from doap.errors import DoapError
 from doap.features.report import report_matches
-from doap.features.storage import Record, save_record
+from doap.features.storage import save_record
+from doap.types import Record
 
 ROUTE = "/doap/matches"
 COLUMNS = ("index_a", "index_b", "x_a", "y_a", "x_b", "y_b", "distance", "second_distance", "verified")

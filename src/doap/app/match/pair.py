@@ -9,10 +9,9 @@ import numpy as np
 
 from doap.app.match.pictures import Picture
 from doap.app.methods import open_method
-from doap.choices import Geometry
+from doap.choices import DEFAULT_DETECTOR, Geometry
 from doap.errors import DoapError
 from doap.features import Features, Matches, detect_and_describe, match, match_wide
-from doap.features.describers import DETECTOR
 from doap.types import Grey, StepProgress
 
 LONGEST_SIDE = 1600  # pixels at which pictures are described; larger ones are reduced
@@ -134,7 +133,7 @@ def _match_plain(
     first, second = features
     nearest, searched = _timed(lambda: match(first, second, geometry=None, device=device))
     times = {"describe": described, "match": searched}
-    extent = model.extent_for(DETECTOR)
+    extent = model.extent_for(DEFAULT_DETECTOR)
     return filter_and_verify(MethodResult(method, model.bytes, extent, first, second, nearest, nearest, times), options)
 
 
@@ -160,7 +159,7 @@ def _match_wide(
     note = f"views with tilts {tilts}" if tilts else "plain matching sufficed"
     if found.step is None:
         note = f"no geometry; {note}"
-    extent = model.extent_for(DETECTOR)
+    extent = model.extent_for(DEFAULT_DETECTOR)
     return MethodResult(
         method, model.bytes, extent, found.first, found.second, None, found.matches, {"wide": spent}, note
     )

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.demo import photos
 from doap.images.detectors import find_frames
 from doap.images.extraction import extract_patches
@@ -35,7 +36,7 @@ def measure_speeds(device: str, progress: StepProgress) -> dict[str, float]:
 
 def _measure(name: str, device: str) -> float:
     model = load(name, device)
-    patches = _patches(model.input_size, model.extent_for("dog"))
+    patches = _patches(model.input_size, model.extent_for(DEFAULT_DETECTOR))
     describe_patches(patches[:WARM_UP], model)
     start = time.perf_counter()
     describe_patches(patches, model)
@@ -45,4 +46,4 @@ def _measure(name: str, device: str) -> float:
 @lru_cache(4)
 def _patches(size: int, extent: float) -> NDArray[np.uint8]:
     image = read_grey(photos.TEST[0])
-    return extract_patches(image, find_frames("dog", image, PATCHES).frames, size, extent)
+    return extract_patches(image, find_frames(DEFAULT_DETECTOR, image, PATCHES).frames, size, extent)

@@ -6,15 +6,12 @@ from numpy.typing import NDArray
 from doap.app.methods import open_method
 from doap.app.rank.pairs import RankPair
 from doap.app.rank.ranking import RankedList, rank_items
+from doap.choices import DEFAULT_DETECTOR
 from doap.errors import DoapError
 from doap.features import FrameDescriber, ModelDescriber
-from doap.features.describers import DETECTOR
 from doap.images.extraction import extract_patches
-from doap.networks.baselines.sift import WINDOW_SCALES, Sift
+from doap.networks.baselines.sift import IN_IMAGE, WINDOW_SCALES
 from doap.types import Frames, Grey
-
-IN_IMAGE = {"sift": Sift(), "rootsift": Sift(root=True)}
-"""Computed in the image, where OpenCV sees all pixels."""
 
 DEVICE = "cpu"  # few keypoints per request
 PATCH_PIXELS = 64  # side of the patches on the page
@@ -48,7 +45,7 @@ def rank_pair(pair: RankPair, method: str, query: int) -> RankedList:
 def extent_of(method: str) -> float:
     """Return half the side of the patch that a method describes, in units of the frame's scale."""
     describer = open_describer(method)
-    return describer.model.extent_for(DETECTOR) if isinstance(describer, ModelDescriber) else WINDOW_SCALES / 2
+    return describer.model.extent_for(DEFAULT_DETECTOR) if isinstance(describer, ModelDescriber) else WINDOW_SCALES / 2
 
 
 def cut_patches(image: Grey, frames: Frames, method: str) -> NDArray[np.uint8]:

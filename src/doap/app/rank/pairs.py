@@ -6,6 +6,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.demo import photos
 from doap.errors import DoapError
 from doap.evaluation.image_pairs import warped
@@ -14,11 +15,12 @@ from doap.features import detect_and_describe, match
 from doap.features.image_input import shrink_image
 from doap.geometry.ground_truth import GroundTruth, from_homography
 from doap.geometry.homographies import transform_points
+from doap.geometry.rotations import relative_rotations
 from doap.images.detectors import DETECTORS
 from doap.images.frames import transform_frames
 from doap.images.reading import read_grey
 from doap.networks.registry import load
-from doap.types import Descriptors, Frames, Grey
+from doap.types import Descriptors, Grey
 
 MAX_SIDE = 800  # pixels; larger pictures are reduced
 KEYPOINTS = 500
@@ -72,7 +74,8 @@ class RankPair:
         correct = warped.correspondence_matrix(pair)
         first, second = np.nonzero(correct)
         expected = transform_frames(self.first.frames[first], self.ground_truth.matrix)
-        correct[first, second] = np.abs(_rotations(expected, self.second.frames[second])) <= np.radians(CORRECT_DEGREES)
+        rotations = relative_rotations(expected, self.second.frames[second])
+        correct[first, second] = np.abs(rotations) <= np.radians(CORRECT_DEGREES)
         return correct
 
     def nearest_frame(self, x: float, y: float) -> int:
@@ -128,7 +131,7 @@ def own_pair(first: Grey, second: Grey) -> RankPair:
     views = []
     for name, image in (("first", first), ("second", second)):
         small = np.asarray(shrink_image(image, MAX_SIDE))
-        frames = DETECTORS[warped.DETECTOR](small, KEYPOINTS)
+        frames = DETECTORS[DEFAULT_DETECTOR](small, KEYPOINTS)
         if not len(frames):
             raise DoapError(f"the {name} picture has no keypoint; use a larger one with more texture")
         views.append(View(small, frames))
@@ -151,9 +154,3 @@ def _fit_homography(first: View, second: View) -> tuple[GroundTruth | None, str]
         f"{GEOMETRY_MODEL} agree with it. It holds for a plane or a rotating camera; off the plane, patches may be "
         "marked wrongly."
     )
-
-
-def _rotations(first: Frames, second: Frames) -> NDArray[np.float64]:
-    """Return the angles from frames A to paired frames B, (P,) in radians: the rotation in A⁻¹ B."""
-    between = np.linalg.solve(first[:, :, :2].astype(np.float64), second[:, :, :2].astype(np.float64))
-    return np.asarray(np.arctan2(between[:, 1, 0] - between[:, 0, 1], between[:, 0, 0] + between[:, 1, 1]))

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from doap.bridges.dbow.vocabulary import Bits
-from doap.choices import FrameShape
+from doap.choices import DEFAULT_DETECTOR, FrameShape
 from doap.errors import DoapError
 from doap.features import detect_and_describe
 from doap.features.image_input import ImageLike, read_image, shrink_image
@@ -104,7 +104,7 @@ def calibrate_thresholds(
     images: Iterable[ImageLike],
     model: Descriptor,
     *,
-    detector: str | CustomDetector = "dog",
+    detector: str | CustomDetector = DEFAULT_DETECTOR,
     frames: FrameShape = "detected",
     max_keypoints: int | None = 1000,
     seed: int = 0,

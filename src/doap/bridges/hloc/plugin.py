@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from doap.bridges.hloc.values import bit_value, features_name, match_scores, to_hloc
+from doap.choices import DEFAULT_DETECTOR
 from doap.errors import DoapError
 from doap.features import Features, detect_and_describe, match
 from doap.folders.settings import identify_model
@@ -26,7 +27,7 @@ DIGITS = 8  # of the SHA-256 of weights, in names of files
 RESIZE_MAX = 1600  # pixels on the longer side, as hloc's configuration of SIFT
 EXTRACTOR_OPTIONS: Conf = {
     "model_name": DEFAULT_MODEL,
-    "detector": "dog",
+    "detector": DEFAULT_DETECTOR,
     "frames": "detected",
     "max_keypoints": MAX_KEYPOINTS,
     "min_response": 0.0,

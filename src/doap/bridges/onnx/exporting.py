@@ -5,10 +5,9 @@ from copy import deepcopy
 from pathlib import Path
 
 from doap.bridges.onnx.torch_formats import export_program, export_script, is_exported_by_torch
-from doap.choices import ExportFormat, ExportGraph, ExportPrecision
+from doap.choices import DEFAULT_DETECTOR, ExportFormat, ExportGraph, ExportPrecision
 from doap.errors import DoapError
 from doap.extents import check_extent
-from doap.features.describers import DETECTOR
 from doap.files import atomic_file
 from doap.networks import split_length
 from doap.networks.baselines import list_baselines
@@ -68,7 +67,7 @@ def export_model(
     if split_length(str(model))[0] in list_baselines():
         raise DoapError(f"{model}: a handcrafted baseline has no network to export")
     descriptor, card = load(model, fast=False), find_card(str(model))
-    extent = descriptor.extent_for(DETECTOR) if extent is None else float(extent)
+    extent = descriptor.extent_for(DEFAULT_DETECTOR) if extent is None else float(extent)
     metadata = _metadata(descriptor, card, graph, precision, extent)
     with atomic_file(output) as temporary:
         if chosen == "onnx":

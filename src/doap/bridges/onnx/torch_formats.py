@@ -90,10 +90,11 @@ def export_script(model: Descriptor, metadata: str) -> bytes:
 
 def is_exported_by_torch(path: Path) -> bool:
     """Return whether a file is a .pt2 or .pt file that was written by doap."""
-    if not zipfile.is_zipfile(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(Path(name).name.startswith(EXTRA_FILE) for name in archive.namelist())
+    except zipfile.BadZipFile:
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(Path(name).name.startswith(EXTRA_FILE) for name in archive.namelist())
 
 
 def _example(model: Descriptor) -> Tensor:

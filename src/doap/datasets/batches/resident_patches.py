@@ -68,11 +68,6 @@ class ResidentPatches:
                 self._pixels[start:end] = self._load(np.arange(start, end))
                 progress(end, len(patches))
 
-    @property
-    def is_resident(self) -> bool:
-        """Whether all pixels are on the device."""
-        return self._pixels is not None
-
     def take(
         self,
         indices: Ids,

@@ -82,6 +82,20 @@ def make_pairs(data: FrameSet, target: Path, settings: PairSettings, progress: P
     return rows
 
 
+def count_left_out(data: FrameSet, settings: PairSettings) -> int:
+    """Return the number of photos that `make_pairs` leaves out because it uses another photo or view of their scene.
+
+    Photos of overlapping views are not counted, nor single photos beyond `settings.singles`.
+    """
+    count = 0
+    for scene in _select_scenes(find_scenes(data), settings):
+        if scene.source != "tracks" and len(scene.sequences) > 1:
+            used = data.photos[data.sequences == _select_sequence(data, scene, settings.seed)]
+            photos = data.photos[np.isin(data.sequences, scene.sequences)]
+            count += len(np.setdiff1d(photos, used))
+    return count
+
+
 def make_static_copies(
     photos: list[Grey], motions: list[Matrix], copies: int, random: np.random.Generator
 ) -> Iterator[tuple[Grey, Matrix]]:

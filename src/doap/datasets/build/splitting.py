@@ -9,7 +9,7 @@ import numpy as np
 
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
 from doap.datasets.sets.patch_set import PatchSet
-from doap.datasets.sets.scenes import SetScene, find_scenes, seeded_order
+from doap.datasets.sets.scenes import MIN_COLLECTION_PHOTOS, SetScene, find_scenes, seeded_order
 from doap.datasets.sets.trimming import trim
 from doap.errors import DoapError
 from doap.files import atomic_folder
@@ -81,10 +81,20 @@ def choose_val(scenes: Sequence[SetScene], val_fraction: float, seed: int) -> se
         if len(names) > 1:
             val.update(names[: min(max(1, round(val_fraction * len(names))), len(names) - 1)])
     if not val:
-        raise DoapError(
-            f"a split keeps scenes whole, and no two of {len(scenes)} scenes have the same source; add photos"
-        )
+        raise DoapError(f"a split keeps scenes whole, and {_why_whole(scenes)}")
     return val
+
+
+def _why_whole(scenes: Sequence[SetScene]) -> str:
+    """Return why scenes cannot be split, and what to do."""
+    if len(scenes) > 1:
+        return f"no two of {len(scenes)} scenes have the same source; add photos"
+    if len(scenes[0].sequences) == 1:
+        return "the set is one scene; add photos of other scenes"
+    return (
+        f"all photos count as one scene, since a folder is one scene if it has fewer than {MIN_COLLECTION_PHOTOS} "
+        "photos or a tenth of them overlap; add photos of other scenes in other folders"
+    )
 
 
 def _select_scenes(data: PatchSet | FrameSet, scenes: list[SetScene]) -> SplitPart:

@@ -82,8 +82,9 @@ def recognise(folder: Path) -> Layout:
         if layout.source_files(folder):
             return layout
     raise DoapError(
-        f"{folder}: not a patch set ({MANIFEST}), nor an official folder of Phototour ({phototour.INFO} and *.bmp), "
-        "HPatches (folders with ref.png, e1.png …) or RomePatches (patch_retrieval_Rome_train.mat …)"
+        f"{folder}: not a patch set or frame set ({MANIFEST}), nor an official folder of Phototour ({phototour.INFO} "
+        "and *.bmp), HPatches (folders with ref.png, e1.png …) or RomePatches (patch_retrieval_Rome_train.mat …); make "
+        "a set of photos with doap data build"
     )
 
 

@@ -18,6 +18,7 @@ from doap.parsing.json_files import read_json
 MANIFEST = "set.json"
 BLOCK_BYTES = 1 << 20
 NAMES = ("sequence_names", "photo_names")
+BUILD_OPTIONS = {"patch set": "without --frames", "frame set": "with --frames"}  # of doap data build, by kind
 
 # Opening checks this many evenly spaced blocks: all of a set of up to 128 MiB, a sample of a larger one.
 BLOCKS_CHECKED_ON_OPEN = 128
@@ -67,6 +68,9 @@ def read_manifest(folder: Path, kind: str, required: Mapping[str, type]) -> dict
         raise DoapError(f"{folder}: not a {kind} ({file.name}: {error.strerror})") from error
     except ValueError as error:
         raise DoapError(f"{file}: not valid JSON; the set is damaged, build it again") from error
+    for other in BUILD_OPTIONS:
+        if other != kind and isinstance(manifest, dict) and manifest.get("format") == format_name(other):
+            raise DoapError(f"{folder}: is a {other}, not a {kind}; build it {BUILD_OPTIONS[kind]}")
     if not isinstance(manifest, dict) or manifest.get("format") != format_name(kind):
         raise DoapError(f"{file}: format is not {format_name(kind)!r}")
     well_formed = (

@@ -6,9 +6,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.datasets.sets.frame_set import Encoded, decode_photo, encode
 from doap.geometry.ellipses import scales
 from doap.geometry.homographies import invert_homography, transform_points
+from doap.geometry.rotations import rotation_angles
 from doap.images.detectors import DETECTORS
 from doap.images.frames import transform_frames
 from doap.images.jitter.views import LEVELS
@@ -45,7 +47,7 @@ class TiltSettings:
     max_tilt: float = 8.0
     keypoints: int = 1500
     max_side: int = 640
-    detector: str = "dog"
+    detector: str = DEFAULT_DETECTOR
     light: str = "tough"
     seed: int = 0
 
@@ -150,18 +152,13 @@ def match_frames(first: Frames, second: Frames, homography: Homography) -> tuple
     own = scales(found)
     distance = np.linalg.norm(mapped[:, None, :, 2] - found[None, :, :, 2], axis=2) / own
     octaves = np.abs(np.log2(np.maximum(scales(mapped), 1e-12)[:, None] / own))
-    angles = np.abs(np.angle(np.exp(1j * (_angles(mapped)[:, None] - _angles(found)))))
+    angles = np.abs(np.angle(np.exp(1j * (rotation_angles(mapped)[:, None] - rotation_angles(found)))))
     cost = (distance / MAX_DISTANCE) ** 2 + (octaves / MAX_OCTAVES) ** 2 + angles / np.pi
     cost[(distance > MAX_DISTANCE) | (octaves > MAX_OCTAVES)] = np.inf
     best, back = cost.argmin(1), cost.argmin(0)
     rows = np.arange(len(first))
     kept = np.isfinite(cost[rows, best]) & (back[best] == rows)
     return rows[kept], best[kept]
-
-
-def _angles(frames: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the angle of the rotation nearest to each shape, (N,)."""
-    return np.asarray(np.arctan2(frames[:, 1, 0] - frames[:, 0, 1], frames[:, 0, 0] + frames[:, 1, 1]))
 
 
 def _inside(frames: Frames, homography: Homography, photo: Grey) -> Frames:

@@ -15,7 +15,7 @@ from doap.errors import DoapError
 from doap.evaluation.harness.cache import DescriptorCache, content_key
 from doap.extents import check_extent
 from doap.images.extraction import extract_patches
-from doap.networks.baselines.sift import Sift
+from doap.networks.baselines.sift import IN_IMAGE
 from doap.networks.descriptor import Descriptor, describe_patches, device_of
 from doap.networks.inference import InferenceNetwork, multiplies_bfloat16, optimize_for_inference
 from doap.networks.network import PatchNetwork
@@ -28,8 +28,7 @@ VERSION = 1  # part of every cache key; increase it when extraction or descripti
 CHUNK_SIZE = 8192  # patches read at once
 MAX_EXTRACTIONS = 8
 
-# Computed in the image, where OpenCV sees all pixels, unless an extent is requested.
-IN_IMAGE = {"sift": Sift(), "rootsift": Sift(root=True)}
+IN_IMAGE_KEY = "image, nearest rotation"  # in place of the extent in cache keys; to change with `Sift`
 
 # Class names in cache keys that differ from today's, so that cached descriptors stay valid.
 KEY_NAMES = {"TransformedNetwork": "Transformed"}
@@ -198,7 +197,7 @@ class Method:
                 patches = self._extractor.extract(key, image, frames, self.model.input_size, self.extent)
                 yield describe_patches(patches, self.model)
 
-        extent = "image" if self.in_image else self.extent
+        extent = IN_IMAGE_KEY if self.in_image else self.extent
         return self._cached(content_key("frames", key, extent, self.key), len(frames), chunks())
 
     def _cached(self, key: str, count: int, chunks: Iterator[Descriptors]) -> Descriptors:

@@ -90,6 +90,8 @@ def open_tasks(
     for task in tasks:
         if task not in TASKS:
             raise DoapError(f"--tasks: no task {task}; choose from {', '.join(TASKS)}")
+    if not folder.is_dir():
+        raise DoapError(f"{folder}: no such folder")
     if not source_files(folder):
         raise DoapError(f"{folder}: no HPatches sequence here (a folder with ref.png, e1.png … t5.png)")
     sequences = find_split(folder, split).test if split else None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from doap.geometry.ellipses import overlap, scales
 from doap.geometry.homographies import invert_homography, transform_points
+from doap.geometry.rotations import relative_rotations
 from doap.images.frames import transform_frames
 from doap.types import Frames, Homography
 
@@ -74,7 +75,7 @@ def rank_overlapping_pairs(first: Frames, second: Frames, homography: Homography
     pairs, overlaps = overlapping_pairs(first, second, homography)
     i, j = pairs.T
     back = transform_frames(second, invert_homography(homography))
-    return pairs[np.lexsort((_rotation(first[i], back[j]), -overlaps.round(3)))]
+    return pairs[np.lexsort((np.abs(relative_rotations(first[i], back[j])), -overlaps.round(3)))]
 
 
 def overlapping_pairs(
@@ -137,9 +138,3 @@ def _enlarge(frames: Frames, factor: NDArray[np.floating]) -> Frames:
     larger = frames.copy()
     larger[:, :, :2] *= factor[:, None, None]
     return larger
-
-
-def _rotation(first: Frames, second: Frames) -> NDArray[np.float64]:
-    """Return the angle between paired frames, (P,) in radians: the rotation in A⁻¹ B."""
-    between = np.linalg.solve(first[:, :, :2].astype(np.float64), second[:, :, :2].astype(np.float64))
-    return np.abs(np.arctan2(between[:, 1, 0] - between[:, 0, 1], between[:, 0, 0] + between[:, 1, 1]))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from doap.choices import Geometry
+from doap.choices import DEFAULT_DETECTOR, Geometry
 from doap.datasets.sets.image_pairs import PairFiles, find_pairs
 from doap.errors import DoapError
 from doap.evaluation.harness.methods import Method
@@ -54,7 +54,7 @@ class ImagePairs:
     name: ClassVar[str] = "pairs"
 
     data: Path
-    detector: str = "dog"
+    detector: str = DEFAULT_DETECTOR
     extent: float | None = None
     keypoints: int = 2000
     geometry: Geometry = "fundamental"

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.errors import DoapError
 from doap.evaluation.harness.methods import Method
 from doap.evaluation.harness.result import Result, Score
@@ -34,7 +35,6 @@ from doap.images.warping import random_homography, relight, warp
 from doap.matching.nearest import nearest
 from doap.types import Grey, StepProgress, no_step_progress
 
-DETECTOR = "dog"
 MAX_SIDE = 640  # larger photos are scaled down, which keeps runs short
 CORRECT_PIXELS = 3.0
 CORRECT_SCALE = 1.5
@@ -122,14 +122,14 @@ def make_pairs(name: str, photo: Grey, copies: int, keypoints: int, seed: int) -
     random = np.random.default_rng(seed)
     light = torch.Generator().manual_seed(seed)
     pyramid = Pyramid(photo)
-    first = View(photo, DETECTORS[DETECTOR](photo, keypoints))
+    first = View(photo, DETECTORS[DEFAULT_DETECTOR](photo, keypoints))
     if not len(first.frames):
         raise DoapError(f"{name}: no keypoint found; is it flat or tiny?")
     pairs = []
     for index in range(copies):
         homography = random_homography(photo.shape, random)
         copy = relight(warp(pyramid, homography), light)
-        second = View(copy, DETECTORS[DETECTOR](copy, keypoints))
+        second = View(copy, DETECTORS[DEFAULT_DETECTOR](copy, keypoints))
         if len(second.frames):
             ground_truth = from_homography(homography, photo.shape)
             pairs.append(ImagePair(name, f"{name}/{index}", first, second, ground_truth))

@@ -81,8 +81,9 @@ def find_scenes(folder: Path) -> dict[str, Path]:
     Raises:
         DoapError: If there is none, or two are of the same scene.
     """
-    inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    official = [folder] if source_files(folder) else [path for path in inside if source_files(path)]
+    if not folder.is_dir():
+        raise DoapError(f"{folder}: no such folder")
+    official = [folder] if source_files(folder) else [p for p in sorted(folder.iterdir()) if source_files(p)]
     if not official:
         raise DoapError(f"{folder}: not an official folder of Phototour ({INFO} and *.bmp), and contains none")
     scenes: dict[str, Path] = {}

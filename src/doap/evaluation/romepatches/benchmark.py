@@ -116,6 +116,8 @@ def open_halves(folder: Path, progress: Progress = no_progress) -> PatchSet:
     Raises:
         DoapError: If a file is missing or cannot be read.
     """
+    if not folder.is_dir():
+        raise DoapError(f"{folder}: no such folder")
     if not source_files(folder):
         raise DoapError(f"{folder}: not an official folder of RomePatches (patch_retrieval_Rome_train.mat …)")
     return open_dataset(folder, progress)

@@ -60,6 +60,6 @@ def _kornia_shape(pyramid: Pyramid, frames: Frames) -> Frames:
 def _kornia_estimator(device: str) -> torch.nn.Module:
     try:
         from kornia.feature import LAFAffineShapeEstimator
-    except ImportError as error:
-        raise DoapError("the frames of kornia need kornia: pip install kornia") from error
+    except ModuleNotFoundError as error:
+        raise DoapError("kornia is not installed; run: pip install 'doap[baselines]'") from error
     return LAFAffineShapeEstimator().to(device).eval()

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.errors import DoapError
 from doap.evaluation.metrics.average_precision import average_precision
 from doap.evaluation.tilts.frame_methods import apply_frame_method
@@ -21,6 +22,7 @@ from doap.images.jitter.views import LEVELS
 from doap.images.reading import read_grey, shrink
 from doap.images.warping import relight, view_from_side
 from doap.matching.nearest import nearest
+from doap.networks import DEFAULT_MODEL
 from doap.networks.descriptor import Descriptor, describe_patches
 from doap.networks.registry import load
 from doap.types import Frames, Grey, Homography
@@ -51,13 +53,13 @@ class TiltTask:
     path: Path
     seed: int
     methods: tuple[str, ...]
-    model: str = "doap-128"
+    model: str = DEFAULT_MODEL
     device: str = "cpu"
     tilts: tuple[float, ...] = (1.0, 2.0, 4.0, 6.0, 8.0)
     turns: tuple[float, ...] = (0.0, 45.0, 90.0)
     keypoints: int = 1000
     size: int = 640
-    detector: str = "dog"
+    detector: str = DEFAULT_DETECTOR
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ class Mkd(PatchNetwork):
     def __init__(self) -> None:
         try:
             from kornia.feature import MKDDescriptor
-        except ImportError as error:
-            raise DoapError("mkd needs kornia; install it with: pip install kornia") from error
+        except ModuleNotFoundError as error:
+            raise DoapError("kornia is not installed; run: pip install 'doap[baselines]'") from error
         super().__init__(238, 32)
         no_whitening: Any = None  # accepted, but missing in kornia's type annotations
         self.kernels = MKDDescriptor(self.input_size, "concat", no_whitening)

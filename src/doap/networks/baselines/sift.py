@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.geometry.ellipses import scales
+from doap.geometry.rotations import rotation_angles
 from doap.networks.baselines.opencv import OpenCv, create_extractor
 from doap.networks.descriptor import Descriptor
 from doap.types import Frames, Grey, Kind
@@ -42,6 +43,10 @@ class Sift:
     def describe_frames(self, image: Grey, frames: Frames) -> NDArray[np.float32]:
         """Compute the descriptors of (N, 2, 3) frames, (N, 128) unit vectors."""
         return describe_sift(image, frames, self.root)
+
+
+IN_IMAGE = {"sift": Sift(), "rootsift": Sift(root=True)}
+"""Baselines, by name, that are computed in the image, where OpenCV has all pixels, unless an extent is given."""
 
 
 def describe_sift(image: Grey, frames: Frames, root: bool) -> NDArray[np.float32]:
@@ -87,12 +92,14 @@ def rootsift(sift: NDArray[np.float32]) -> NDArray[np.float32]:
 def keypoints_from_frames(frames: Frames) -> list[cv2.KeyPoint]:
     """Convert frames to OpenCV keypoints, which have position, scale and rotation but no affine shape.
 
+    The angle is that of the rotation nearest to the shape of the frame.
+
     OpenCV's SIFT reads the pyramid level from the octave of the keypoint, not from its size. With the default octave 0
     it would describe large keypoints on the unblurred image, with far worse results. The level is therefore set as
     the detector sets it: size = 1.6 · 2^(octave + 1 + layer / 3), with layers 1 to 3 and octaves from -1.
     """
     sizes = 2 * scales(frames)
-    angles = np.degrees(np.arctan2(frames[:, 1, 0], frames[:, 0, 0])) % 360
+    angles = np.degrees(rotation_angles(frames[:, :, :2].astype(np.float64))) % 360
     steps = np.round(3 * np.log2(np.maximum(sizes, 1e-6) / 1.6)).astype(int).clip(min=1)
     octaves, layers = (steps - 1) // 3 - 1, (steps - 1) % 3 + 1
     return [

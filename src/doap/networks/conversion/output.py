@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from doap.errors import DoapError
+from doap.networks.card import card_path
 
 
 def check_output(path: Path) -> None:
@@ -13,6 +14,6 @@ def check_output(path: Path) -> None:
     """
     if path.suffix != ".safetensors":
         raise DoapError(f"{path}: models are written as .safetensors; choose such a name")
-    for file in (path, path.with_suffix(".json")):
+    for file in (path, card_path(path)):
         if file.exists():
             raise DoapError(f"{file}: exists already; remove it or choose another name")

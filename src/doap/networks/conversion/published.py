@@ -7,7 +7,7 @@ from doap.choices import DEFAULT_EXTENT
 from doap.errors import DoapError
 from doap.networks.architecture import build_network, shapes_of
 from doap.networks.baselines import load_published
-from doap.networks.card import Origin
+from doap.networks.card import Origin, card_path
 from doap.networks.conversion.layouts import Converted, convert_tensors
 from doap.networks.conversion.matconvnet import convert_matlab
 from doap.networks.conversion.output import check_output
@@ -68,7 +68,7 @@ def convert(
 
 def _convert_tensors(source: Path) -> Converted:
     if source.suffix == ".safetensors":
-        if source.with_suffix(".json").exists():
+        if card_path(source).exists():
             raise DoapError(f"{source}: has a card, so it is a model already; only --binarise converts it")
         if load_published(source):
             raise DoapError(f"{source}: a baseline that needs no card; use it as it is")

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from doap.errors import DoapError
+from doap.networks import DEFAULT_MODEL
 from doap.networks.frames import FrameSettings
 from doap.parsing.yaml_files import parse_yaml
 
@@ -20,7 +21,7 @@ class FrameRecipe(BaseModel):
     initial_weights: str | None = Field(
         default=None, description="path of a network of the same width to start from; by default the identity"
     )
-    descriptor: str = Field(default="doap-128", description="model that describes the corrected frames")
+    descriptor: str = Field(default=DEFAULT_MODEL, description="model that describes the corrected frames")
     objective: FrameObjective = Field(default="ap", description="ap, or affnet: that of the baseline")
     batch_size: int = Field(default=1024, ge=4, le=1 << 16, description="frames per batch, two views of each point")
     points_per_photo: int = Field(default=32, ge=1, le=1 << 16, description="points from each photo of a batch")

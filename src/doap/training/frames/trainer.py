@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import torch
 from torch import Tensor, nn
 
+from doap.choices import DEFAULT_DETECTOR
 from doap.datasets.tilted.tilted_set import TiltedSet
 from doap.errors import DoapError
 from doap.files import make_folder, write_text
@@ -31,7 +32,6 @@ from doap.types import Progress, no_progress
 
 WEIGHTS, DESCRIPTOR, LOG, RECIPE = "weights.safetensors", "descriptor.safetensors", "log.csv", "recipe.json"
 STEPS_PER_READ = 20  # losses read at once from a GPU, which would have to wait for each otherwise
-DETECTOR = "dog"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class FrameTrainer:
         if self.descriptor.kind != "real" and recipe.objective != "ap":
             raise DoapError(f"{recipe.descriptor}: objective {recipe.objective} needs real-valued descriptors")
         self.descriptor.requires_grad_(False)
-        self.extent = self.descriptor.extent_for(DETECTOR)
+        self.extent = self.descriptor.extent_for(DEFAULT_DETECTOR)
         self.loss = (
             AveragePrecisionLoss(self.descriptor.kind) if recipe.objective == "ap" else HardNegativeConstantLoss()
         )

@@ -1,4 +1,4 @@
-"""Matches of features of which several lie at the same place of an image, as those of synthesised views do."""
+"""Ratio test and selection of matches where an image has several features per point, as in synthesised views."""
 
 import math
 
@@ -15,7 +15,7 @@ BLOCK = 1 << 23  # distances that are computed at once: 32 MiB
 Points = NDArray[np.floating]
 
 
-def second_distances_elsewhere(
+def inconsistent_neighbour_distances(
     first: Descriptors,
     second: Descriptors,
     indices: NDArray[np.int64],
@@ -23,24 +23,25 @@ def second_distances_elsewhere(
     radius: float,
     device: torch.device,
 ) -> NDArray[np.float64]:
-    """Compute the distance of each match's first item to the nearest item of `second` that lies at another place.
+    """Compute the distance of each match's first item to its first geometrically inconsistent neighbour.
 
-    This is the first geometrically inconsistent neighbour of MODS (Mishkin, Matas and Perdoch, 2015).
+    In the ratio test of MODS (Mishkin, Matas and Perdoch, 2015), it replaces the second nearest neighbour, which may be
+    the same point in another view.
 
     Args:
         first: (N, D) float32, or (N, bits / 8) uint8.
         second: (K, …) of the same kind.
         indices: (P, 2) indices of the matches into first and second.
-        points: (K, 2) places of the items of `second`.
-        radius: Items up to this distance from the match's second item are at its place.
+        points: (K, 2) pixel coordinates of the items of `second`.
+        radius: Items up to this many pixels from the match's second item are consistent with it.
         device: Device of the computation.
 
     Returns:
-        (P,) Euclidean distances, or numbers of bits; infinity if all items are at one place.
+        (P,) Euclidean distances, or numbers of bits; infinity if all items are consistent.
     """
     a, b = (_vectors(values, device) for values in (first[indices[:, 0]], second))
-    where = torch.from_numpy(np.ascontiguousarray(points, np.float32)).to(device)
-    own = where[torch.from_numpy(indices[:, 1]).to(device)]
+    coordinates = torch.from_numpy(np.ascontiguousarray(points, np.float32)).to(device)
+    own = coordinates[torch.from_numpy(indices[:, 1]).to(device)]
     is_binary = first.dtype == np.uint8
     squares = b.square().sum(1)
     distances = np.empty(len(indices))
@@ -48,7 +49,7 @@ def second_distances_elsewhere(
     for start in range(0, len(indices), step):
         block = slice(start, start + step)
         squared = a[block].square().sum(1, keepdim=True) + squares - 2 * a[block] @ b.T
-        apart = (own[block, :1] - where[:, 0]).square_() + (own[block, 1:] - where[:, 1]).square_()
+        apart = (own[block, :1] - coordinates[:, 0]).square_() + (own[block, 1:] - coordinates[:, 1]).square_()
         nearest = squared.masked_fill_(apart <= radius**2, math.inf).amin(1).clamp(min=0)
         # Bits are ±1: a different one adds 4.
         distances[block] = (nearest / 4 if is_binary else nearest.sqrt()).cpu().numpy()

@@ -1,19 +1,19 @@
-"""Matches of features at the same place, against loops."""
+"""First geometrically inconsistent neighbours and distinct matches, against loops."""
 
 import numpy as np
 import pytest
 import torch
 
-from doap.matching import places
-from doap.matching.places import distinct_matches, second_distances_elsewhere
+from doap.matching import inconsistent_neighbours
+from doap.matching.inconsistent_neighbours import distinct_matches, inconsistent_neighbour_distances
 from doap.types import Descriptors
 
 CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("kind", ["real", "binary"])
-def test_second_neighbours_at_the_same_place_do_not_count(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "BLOCK", 200)  # several blocks
+def test_consistent_neighbours_do_not_count(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inconsistent_neighbours, "BLOCK", 200)  # several blocks
     random = np.random.default_rng(0)
     first: Descriptors
     second: Descriptors
@@ -28,18 +28,18 @@ def test_second_neighbours_at_the_same_place_do_not_count(kind: str, monkeypatch
     expected = [
         min(table[i, k] for k in range(40) if np.hypot(*(points[k] - points[j])) > 10) for i, j in indices.tolist()
     ]
-    result = second_distances_elsewhere(first, second, indices, points, 10, CPU)
+    result = inconsistent_neighbour_distances(first, second, indices, points, 10, CPU)
     np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
-def test_without_another_place_the_second_is_infinitely_far() -> None:
+def test_without_an_inconsistent_neighbour_the_distance_is_infinite() -> None:
     vectors = np.eye(3, dtype=np.float32)
     indices = np.array([[0, 0]])
-    assert second_distances_elsewhere(vectors, vectors, indices, np.zeros((3, 2)), 5, CPU).tolist() == [np.inf]
-    assert second_distances_elsewhere(vectors, vectors, indices[:0], np.zeros((3, 2)), 5, CPU).shape == (0,)
+    assert inconsistent_neighbour_distances(vectors, vectors, indices, np.zeros((3, 2)), 5, CPU).tolist() == [np.inf]
+    assert inconsistent_neighbour_distances(vectors, vectors, indices[:0], np.zeros((3, 2)), 5, CPU).shape == (0,)
 
 
-def test_matches_of_the_same_two_places_are_one() -> None:
+def test_matches_of_the_same_two_points_are_one() -> None:
     first = np.array([[10, 10], [11.5, 11], [10.4, 10.3], [50, 50], [90, 20]])
     second = np.array([[60, 60], [61.5, 61], [80, 80], [60.3, 60], [20, 20]])
     order = np.array([1, 0, 2, 3, 4])
