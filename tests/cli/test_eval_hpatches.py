@@ -80,3 +80,12 @@ def test_errors_are_one_line(doap: Doap, data: Path, arguments: tuple[str, ...],
     assert status == 1
     assert message in complaint
     assert complaint.count("\n") == 1
+
+
+def test_an_export_needs_a_model(doap: Doap, data: Path, tmp_path: Path) -> None:
+    assert doap("eval", "hpatches", "sift", "--data", data, "--tasks", "matching", "--export", "mine")[0] == 0
+    given = ("eval", "hpatches", "--data", data, "--descriptors", "mine/sift", "--tasks", "matching")
+    assert doap(*given)[0] == 0
+    status, _, complaint = doap(*given, "--export", "other")
+    assert (status, complaint) == (1, "doap: --export writes the descriptors of models; name one\n")
+    assert not (tmp_path / "other").exists()

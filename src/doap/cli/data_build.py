@@ -8,7 +8,7 @@ import typer
 from doap.choices import MAX_SEED
 from doap.cli.console import say, say_overlaps, step_bar
 from doap.cli.engine_options import EngineOption, WorkersOption
-from doap.datasets.build.settings import BuildSettings
+from doap.datasets.build.settings import MAX_LONGEST, MIN_LONGEST, BuildSettings
 
 EXAMPLE = "Example: doap data build photos/ -o sets/mine"
 DEFAULT = BuildSettings()
@@ -29,7 +29,7 @@ def build(
     ] = DEFAULT.static,
     tracks: Annotated[bool, typer.Option(help="Use points tracked through overlapping photos.")] = DEFAULT.tracks,
     longest: Annotated[
-        int, typer.Option(min=64, help="Shrink photos to this many pixels on the longer side.")
+        int, typer.Option(min=MIN_LONGEST, max=MAX_LONGEST, help="Shrink photos to this longer side in pixels.")
     ] = DEFAULT.longest,
     extent: Annotated[
         float, typer.Option(min=0.1, help="Half the side of a patch in keypoint scales.")

@@ -18,6 +18,7 @@ from doap.cli.eval_options import (
     open_models,
     run_benchmark,
 )
+from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL
 
 EXAMPLE = f"Example: doap eval hpatches {DEFAULT_MODEL} rootsift --data hpatches/ --split a --json scores.json"
@@ -63,6 +64,8 @@ def hpatches(
     outputs = Outputs(json_file, csv_file, figure)
     benchmark = HPatches(data, split, tasks or TASKS, seed, descriptors or (), choose_device(device))
     methods = open_models(models, device, no_cache) if models or not descriptors else []
+    if export and not methods:
+        raise DoapError("--export writes the descriptors of models; name one")
     if export:
         with step_bar() as progress:
             benchmark.export(methods, export, progress)

@@ -180,6 +180,7 @@ def test_dbow3_takes_any_length(tmp_path: Path) -> None:
     [
         ("voc.txt", b"", "cannot be read as a vocabulary"),
         ("voc.txt", b"10 6 0 0", "no node in it"),
+        ("voc.txt", b"10 6 0 0\n0 1 1.0", "its nodes have no descriptor"),
         ("voc.txt", b"10 6 1 0\n", "scoring 1 and weighting 0"),
         ("voc.txt", b"10 6 0 0\n0 1 " + b"1 " * 32 + b"0.5\n0 1 1 1", "cannot be read"),
         ("voc.txt", b"10 6 0 0\n7 1 " + b"1 " * 32 + b"0.5", "a parent before it"),

@@ -259,3 +259,9 @@ def test_a_build_killed_after_its_set_was_complete_leaves_nothing(photos: Path, 
 def test_the_manifest_has_no_absolute_path(frame_set: Path, photos: Path) -> None:
     manifest = json.loads((frame_set / "set.json").read_text())
     assert str(photos.parent) not in json.dumps(manifest)
+
+
+@pytest.mark.parametrize("longest", [63, 16384])
+def test_sides_that_webp_cannot_store_are_refused(longest: int) -> None:
+    with pytest.raises(DoapError, match=f"longest must be 64 to 16,383 pixels, not {longest:,}"):
+        BuildSettings(longest=longest)

@@ -127,7 +127,7 @@ def test_hostile_archives_leave_only_themselves(site: Site, tmp_path: Path, name
     assert "\n" not in str(error.value)
     archive = root / "downloads" / "phototour-liberty" / "liberty.zip"
     assert set(files_of(tmp_path)) <= {str(archive.relative_to(tmp_path))}
-    assert [p.name for p in root.iterdir()] == ["downloads"]
+    assert {p.name for p in root.iterdir()} <= {"downloads"}
     assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
 
 
@@ -205,3 +205,19 @@ def test_the_catalogue_is_consistent() -> None:
     assert len(find_dataset("hpatches-tasks").files) == 31
     with pytest.raises(DoapError, match="tokyo: unknown data set; choose one of phototour-liberty, "):
         find_dataset("tokyo")
+
+
+def test_two_downloads_of_a_set_do_not_mix(site: Site, tmp_path: Path, phototour: dict[str, bytes]) -> None:
+    content = zipped(phototour)
+    url = site.put("liberty.zip", content)
+    attempts: list[str] = []
+
+    def start_another(step: str, *_: object) -> None:
+        if not attempts and step.startswith("fetching"):
+            with pytest.raises(DoapError, match="phototour-liberty: another process is downloading it"):
+                download(liberty(url), tmp_path, retry=QUICK)
+            attempts.append(step)
+
+    download(liberty(url), tmp_path, keep_archive=True, retry=QUICK, progress=start_another)
+    assert attempts
+    assert files_of(tmp_path / "downloads") == {"phototour-liberty/liberty.zip": content}

@@ -103,7 +103,8 @@ def test_a_damaged_conversion_is_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_conversion_leaves_nothing(tmp_path: Path, cache: Path) -> None:
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_killed_conversion_leaves_nothing(tmp_path: Path, cache: Path, changed: bool) -> None:
     some_phototour(tmp_path / "liberty")
     script = f"""
 import os, signal
@@ -112,6 +113,8 @@ open_dataset({str(tmp_path / "liberty")!r}, lambda done, total: os.kill(os.getpi
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
     assert all(name.startswith(".") for name in sets_in(cache))  # temporary folders only
+    if changed:
+        os.utime(tmp_path / "liberty" / "info.txt", (0, 0))
     open_dataset(tmp_path / "liberty")
     assert len(sets_in(cache)) == 1
     assert not sets_in(cache)[0].startswith(".")

@@ -75,6 +75,11 @@ def test_colour_is_found_on_any_axis(axes: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(converted, [luma(p) for p in colour])
 
 
+def test_an_empty_array_is_one_line() -> None:
+    with pytest.raises(DoapError, match=r"x\.mat: patches is empty"):
+        find_patches({"patches": np.zeros((0, 51, 51))}, Path("x.mat"))
+
+
 PATCHES, LABELS = "patch_retrieval_Rome_train.mat", "patch_retrieval_Rome_train_labels.mat"
 
 

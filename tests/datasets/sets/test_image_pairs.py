@@ -44,6 +44,7 @@ def test_a_table_names_pairs_and_scenes(tmp_path: Path) -> None:
         ("first,second,truth\n", "and one row per pair"),
         ("first,second\na.png,b.png\n", "must have the heading"),
         ("first,second,truth,weight\na.png,b.png,H.txt,2\n", "must have the heading"),
+        ("first,second,truth,first\na.png,b.png,H.txt,c.png\n", "must have the heading"),
         ("first,second,truth\na.png,b.png,H.txt\na.png,b.png\n", "pair 2 does not have 3 values"),
         ("first,second,truth\na.png,,H.txt\n", "pair 1 does not have 3 values"),
         ("first,second,truth\n\x00\xff".encode("latin-1"), "not a CSV table"),
@@ -77,7 +78,9 @@ def test_points_are_read_with_and_without_a_heading(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_points(file), [[1, 2, 3, 4]])
 
 
-@pytest.mark.parametrize("content", ["", "x,y\n", "1,2,3\n", "1,2,3,4\n1,2,3\n", "1,2,3,nan\n", "a,b,c,d\n1,2,x,4\n"])
+@pytest.mark.parametrize(
+    "content", ["", "x,y\n", "1,2,3\n", "1,2,3,4\n1,2,3\n", "1,2,3,nan\n", "1O,2,3,4\n1,2,3,4\n", "a,b,c,d\n1,2,x,4\n"]
+)
 def test_wrong_points_are_named_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "points.csv").write_text(content)
     with pytest.raises(DoapError, match=r"points\.csv: not a table of numbers x1,y1,x2,y2"):

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -209,6 +210,19 @@ def test_verify_reads_what_opening_samples(tmp_path: Path, monkeypatch: pytest.M
     PatchSet.open(tmp_path / "set")  # only the first and the last of its 6 blocks are read
     with pytest.raises(DoapError, match="near byte 2,097,152"):
         PatchSet.verify(tmp_path / "set")
+
+
+def test_verify_reads_every_file(tmp_path: Path) -> None:
+    some_set().save(tmp_path / "set")
+    PatchSet.verify(tmp_path / "set")
+    files = sorted((tmp_path / "set").glob("*.npy"))
+    assert {file.name for file in files} >= {"groups.npy", "sequences.npy", "patches-00000.npy", "checksums.npy"}
+    for file in files:
+        content = file.read_bytes()
+        flip_bit(file, len(content) - 1)
+        with pytest.raises(DoapError, match=re.escape(str(file))):
+            PatchSet.verify(tmp_path / "set")
+        file.write_bytes(content)
 
 
 def test_saving_over_a_set_is_refused(tmp_path: Path) -> None:

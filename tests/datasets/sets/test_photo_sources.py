@@ -63,5 +63,5 @@ def test_a_table_without_licences_is_an_error(tmp_path: Path) -> None:
     table.write_text("archive,file,source,licence\nset,a.png,github:a/b,CC0\nset,b.png,github:a/b,\n")
     with pytest.raises(DoapError, match=r"photos.csv: must have the columns archive, file, source, licence"):
         read_photo_sources(table)
-    table.write_text("archive,file,source,licence\nset,a.png,github:a/b,CC0\n")
+    table.write_text("archive,file,source,licence\nset,a.png,github:a/b,CC0\n", encoding="utf-8-sig")  # as by Excel
     assert read_photo_sources(table) == {"set/a.png": ("github:a/b", "CC0")}

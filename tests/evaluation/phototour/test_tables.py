@@ -33,6 +33,18 @@ def test_three_trainings_are_one_row_with_its_mean() -> None:
     ]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_model_called_as_a_method_is_a_row_of_its_own(order: int) -> None:
+    models = [model("doap-liberty", "liberty"), model("doap")][::order]
+    names = {row.cells[0]: row.cells for row in measured_rows(result(*models))}
+    assert set(names) == {"doap-liberty", "doap"}
+    column = {(train, test): 2 + n for n, (train, test) in enumerate(COMBINATIONS)}
+    notredame = column["liberty", "notredame"]
+    assert names["doap-liberty"][notredame] == f"{10 * (order < 0) + 1:.2f}"
+    assert names["doap"][notredame] == f"{10 * (order > 0) + 1:.2f}"
+    assert names["doap-liberty"][column["yosemite", "notredame"]] == "-"
+
+
 def test_what_was_trained_elsewhere_has_one_figure_per_test() -> None:
     (row,) = measured_rows(result(model("sift")))
     assert row.cells == ("sift", "128", "0.00", "0.00", "1.00", "1.00", "2.00", "2.00", "1.00")

@@ -282,6 +282,8 @@ def _vocabulary(
     Raises:
         DoapError: If the numbers are not those of a vocabulary.
     """
+    if not descriptors.shape[1]:
+        raise DoapError("its nodes have no descriptor")
     with np.errstate(invalid="ignore"):
         nodes, rows = parents.astype(np.int64), descriptors.astype(np.uint8)
     if not (np.array_equal(nodes, parents) and np.array_equal(rows, descriptors)):

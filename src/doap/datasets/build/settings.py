@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from doap.choices import DEFAULT_EXTENT
+from doap.errors import DoapError
 from doap.extents import check_extent
+
+MIN_LONGEST, MAX_LONGEST = 64, 16383  # sides of stored photos; the second is the limit of WebP
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class BuildSettings:
 
     def __post_init__(self) -> None:
         check_extent(self.extent)
+        if not MIN_LONGEST <= self.longest <= MAX_LONGEST:
+            raise DoapError(f"longest must be {MIN_LONGEST} to {MAX_LONGEST:,} pixels, not {self.longest:,}")
 
 
 @dataclass(frozen=True)

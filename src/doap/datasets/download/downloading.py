@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from doap.datasets.download.catalogue import DataSet, RemoteFile, is_plain_http
 from doap.datasets.download.checking import Content, content_hash
 from doap.datasets.download.fetching import RetryPolicy, fetch
 from doap.datasets.download.unpacking import is_archive, unpack
 from doap.errors import DoapError
-from doap.files import atomic_folder, remove_temporary_files, write_text
+from doap.files import atomic_folder, make_folder, remove_temporary_files, write_text
 from doap.types import StepProgress, no_step_progress
 
 TOLERANCE = 4  # limit of a file and of its unpacked content, relative to the size in the catalogue
@@ -68,12 +70,33 @@ def download(
         progress: Callback, called as progress(step, bytes done, total or None if unknown).
 
     Raises:
-        DoapError: If the download or the check fails, or the content is not that of the first download; `root`/NAME is
-            unchanged then.
+        DoapError: If the download or the check fails, another process is downloading it, or the content is not that
+            of the first download; `root`/NAME is unchanged then.
     """
     target, downloads = root / data.name, root / "downloads" / data.name
     if target.exists():
         return _result(data, target, *_check(data, target, target, progress))
+    lock = make_folder(downloads) / ".lock"
+    try:
+        with FileLock(lock, timeout=0):
+            try:
+                result = _download(data, target, downloads, url, retry, progress)
+                if not keep_archive:
+                    shutil.rmtree(downloads)
+            finally:
+                lock.unlink(missing_ok=True)
+                for folder in (downloads, downloads.parent):
+                    with suppress(OSError):  # files to resume from, or of other data sets
+                        folder.rmdir()
+    except Timeout as error:
+        raise DoapError(f"{target}: another process is downloading it; wait until it is there") from error
+    return result
+
+
+def _download(
+    data: DataSet, target: Path, downloads: Path, url: str | None, retry: RetryPolicy, progress: StepProgress
+) -> DownloadResult:
+    """Download a data set that is not there; arguments as `download`."""
     urls = [_fetch_file(data, file, downloads / file.name, url, retry, progress) for file in data.files]
     with atomic_folder(target) as temporary:
         for file in data.files:
@@ -83,12 +106,7 @@ def download(
         except DoapError as error:
             raise DoapError(f"{error}; to download it again, remove {downloads}") from error
     plain_urls = tuple(url for url in urls if url and is_plain_http(url))
-    result = replace(_result(data, target, *checked), is_new=True, plain_urls=plain_urls)
-    if not keep_archive:
-        shutil.rmtree(downloads)
-        with suppress(OSError):  # files of other data sets
-            downloads.parent.rmdir()
-    return result
+    return replace(_result(data, target, *checked), is_new=True, plain_urls=plain_urls)
 
 
 def complete_content(data: DataSet, folder: Path) -> Content:

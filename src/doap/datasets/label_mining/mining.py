@@ -137,9 +137,10 @@ class MinedLabels:
         for name, value in recorded.items():
             wanted = asdict(expected)[name] if expected else value
             if value != wanted:
+                value, wanted = (f"{v:g}" if isinstance(v, float) else v for v in (value, wanted))  # seeds in full
                 raise DoapError(
-                    f"{path}: mined with {name} {value:g}, but the recipe has {wanted:g}; mine the labels again with "
-                    f"--{name} {wanted:g}, or change the recipe"
+                    f"{path}: mined with {name} {value}, but the recipe has {wanted}; mine the labels again with "
+                    f"--{name} {wanted}, or change the recipe"
                 )
         return cls(arrays["clusters"], torch.from_numpy(arrays["near"]), arrays["thresholds"], settings)
 

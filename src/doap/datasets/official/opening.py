@@ -19,7 +19,7 @@ from doap.datasets.official import hpatches, phototour, romepatches
 from doap.datasets.sets.patch_set import PatchSet
 from doap.datasets.sets.storage import MANIFEST
 from doap.errors import DoapError
-from doap.files import cache_root, make_folder
+from doap.files import MARK, cache_root, make_folder
 from doap.types import Progress, no_progress
 
 VERSION = 1  # increase it when a conversion changes, so that cached sets are converted again
@@ -145,7 +145,7 @@ def _open_converted(target: Path) -> PatchSet | None:
 
 def _convert(folder: Path, layout: Layout, target: Path, progress: Progress) -> None:
     for path in target.parent.iterdir():  # leftovers of killed conversions, and a damaged set
-        if path == target or any(path.name.startswith(f".{other.name}-") for other in LAYOUTS):
+        if path == target or any(path.name.startswith(f"{MARK}{other.name}-") for other in LAYOUTS):
             shutil.rmtree(path)
     layout.convert(folder, target, progress)
     for path in target.parent.glob(f"{_stem(folder.resolve(), layout)}-*"):  # conversions of files changed since

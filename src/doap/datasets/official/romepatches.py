@@ -162,6 +162,8 @@ def _axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 def _to_bytes(values: NDArray[Any], name: str, file: Path) -> NDArray[np.uint8]:
     if values.dtype == np.uint8:
         return values
+    if not values.size:
+        raise DoapError(f"{file}: {name} is empty")
     integers = _to_integers(values, name, file)
     if integers.min() < 0 or integers.max() > 255:
         raise DoapError(f"{file}: {name} holds {integers.min()} to {integers.max()}, but pixels are 0 to 255")

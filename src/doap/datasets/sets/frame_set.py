@@ -33,7 +33,8 @@ from doap.datasets.sets.storage import (
     read_array,
     read_manifest,
     save_shard,
-    verify_blocks,
+    verify_set,
+    verify_shards,
     write_set,
 )
 from doap.errors import DoapError
@@ -204,14 +205,14 @@ class FrameSet(GroupedSet):
             )
         except DoapError as error:
             raise DoapError(f"{folder}: {error}") from error
-        _verify(folder, manifest, BLOCKS_CHECKED_ON_OPEN)
+        verify_shards(folder, manifest, BLOCKS_CHECKED_ON_OPEN)
         return frames
 
     @staticmethod
     def verify(path: Path | str) -> None:
         """Check every byte of a saved set against its checksums; a DoapError names the first damaged file."""
         folder = Path(path)
-        _verify(folder, _read_manifest(folder), None)
+        verify_set(folder, _read_manifest(folder))
 
 
 def decode_photo(encoded: Encoded, name: str) -> Grey:
@@ -246,11 +247,6 @@ def _slice_photos(folder: Path, shards: list[Encoded], starts: NDArray[np.int64]
         shards[shard][start - shard_starts[shard] : end - shard_starts[shard]]
         for shard, start, end in zip(shard_of, starts[:-1], starts[1:], strict=True)
     ]
-
-
-def _verify(folder: Path, manifest: dict[str, Any], max_blocks: int | None) -> None:
-    files = [folder / shard["file"] for shard in manifest["shards"]]
-    verify_blocks(files, read_array(folder, "checksums", manifest, np.uint32), max_blocks)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def sequence_pairs(sequence: ImageSequence, name: str) -> list[PairFiles]:
 def read_points(file: Path) -> NDArray[np.float64]:
     """Read labelled points (P, 4) from a table with rows x1,y1,x2,y2, with or without a heading."""
     rows = _read_table(file)
-    if rows and not _is_number(rows[0][0]):
+    if rows and not any(map(_is_number, rows[0])):
         rows = rows[1:]
     try:
         points = np.array([[float(value) for value in row] for row in rows], np.float64)
@@ -106,7 +106,8 @@ def _read_pairs(table: Path) -> list[PairFiles]:
     rows = _read_table(table)
     heading = [name.strip() for name in rows[0]] if rows else []
     unknown = set(heading) - {*COLUMNS, "scene"}
-    if unknown or not set(COLUMNS) <= set(heading) or len(rows) < 2:
+    is_repeated = len(set(heading)) < len(heading)
+    if unknown or is_repeated or not set(COLUMNS) <= set(heading) or len(rows) < 2:
         raise DoapError(f"{table}: must have the heading first,second,truth (scene is optional) and one row per pair")
     pairs = []
     for number, row in enumerate(rows[1:], 1):

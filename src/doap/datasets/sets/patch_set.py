@@ -28,7 +28,8 @@ from doap.datasets.sets.storage import (
     map_shard,
     read_array,
     read_manifest,
-    verify_blocks,
+    verify_set,
+    verify_shards,
 )
 from doap.datasets.sets.writer import KIND, write_patch_set
 from doap.errors import DoapError
@@ -191,7 +192,6 @@ class PatchSet(GroupedSet):
         folder = Path(path)
         manifest = _read_manifest(folder)
         ids = {name: read_array(folder, name, manifest, np.int64) for name in manifest["arrays"] if _is_id(name)}
-        checksums = read_array(folder, "checksums", manifest, np.uint32)
         names = manifest["arrays"].keys()
         overlaps = read_array(folder, "overlaps", manifest, np.int64, 2) if "overlaps" in names else None
         frames = read_array(folder, "frames", manifest, np.float32, 3) if "frames" in names else None
@@ -211,19 +211,14 @@ class PatchSet(GroupedSet):
             )
         except DoapError as error:
             raise DoapError(f"{folder}: {error}") from error
-        verify_blocks(_files(folder, manifest), checksums, BLOCKS_CHECKED_ON_OPEN)
+        verify_shards(folder, manifest, BLOCKS_CHECKED_ON_OPEN)
         return patches
 
     @staticmethod
     def verify(path: Path | str) -> None:
         """Check every byte of a saved set against its checksums; a DoapError names the first damaged file."""
         folder = Path(path)
-        manifest = _read_manifest(folder)
-        verify_blocks(_files(folder, manifest), read_array(folder, "checksums", manifest, np.uint32), None)
-
-
-def _files(folder: Path, manifest: dict[str, Any]) -> list[Path]:
-    return [folder / shard["file"] for shard in manifest["shards"]]
+        verify_set(folder, _read_manifest(folder))
 
 
 def _is_id(name: str) -> bool:

@@ -33,7 +33,7 @@ def read_photo_sources(table: Path) -> PhotoSources:
         DoapError: If the file cannot be read, or a value is missing.
     """
     try:
-        with table.open(encoding="utf-8", newline="") as file:
+        with table.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DoapError(f"{table}: cannot be read as a CSV file ({error})") from error

@@ -113,18 +113,40 @@ def read_array(folder: Path, name: str, manifest: dict[str, Any], dtype: DTypeLi
     file = folder / f"{name}.npy"
     if name not in manifest["arrays"]:
         raise damaged_manifest(folder)
+    content = _read_bytes(file)
     try:
-        content = file.read_bytes()
         array = parse_array(content)
-    except OSError as error:
-        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise DoapError(f"{file}: {error}; the set is damaged, build it again") from error
-    if zlib.crc32(content) != manifest["arrays"][name]:
-        raise DoapError(f"{file}: checksum differs from the one in {MANIFEST}; the set is damaged, build it again")
+    _check_sum(file, content, manifest["arrays"][name])
     if array.dtype != dtype or array.ndim != ndim:
         raise DoapError(f"{file}: holds {array.dtype} {array.shape}, not {np.dtype(dtype)} in {ndim} dimensions")
     return array
+
+
+def verify_set(folder: Path, manifest: dict[str, Any]) -> None:
+    """Check every byte of a set against its checksums; a DoapError names the first damaged file."""
+    for name, checksum in manifest["arrays"].items():
+        _check_sum(folder / f"{name}.npy", _read_bytes(folder / f"{name}.npy"), checksum)
+    verify_shards(folder, manifest, None)
+
+
+def verify_shards(folder: Path, manifest: dict[str, Any], max_blocks: int | None) -> None:
+    """Compare the shards of a set with their checksums; see `verify_blocks`."""
+    files = [folder / shard["file"] for shard in manifest["shards"]]
+    verify_blocks(files, read_array(folder, "checksums", manifest, np.uint32), max_blocks)
+
+
+def _read_bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def _check_sum(file: Path, content: bytes, checksum: int) -> None:
+    if zlib.crc32(content) != checksum:
+        raise DoapError(f"{file}: checksum differs from the one in {MANIFEST}; the set is damaged, build it again")
 
 
 def save_shard(file: Path, shard: NDArray[np.uint8]) -> list[int]:

@@ -69,7 +69,7 @@ def measured_rows(result: Result) -> list[Row]:
     """Return one row per method, real-valued ones first; models that differ only in the training scene share a row."""
     combinations = _combinations_of(result)
     rows = []
-    for method, models in _group_models(result.methods).items():
+    for method, models in _group_models(result.methods):
         rates: Rates = {}
         for score in result.scores:
             if score["descriptor"] in [model["name"] for model in models]:
@@ -81,20 +81,27 @@ def measured_rows(result: Result) -> list[Row]:
     return [row for kind, row in rows if kind == "real"] + [row for kind, row in rows if kind == "binary"]
 
 
-def _group_models(models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Group models that are one method trained on different scenes: their names differ only in the scene at the end."""
-    groups: dict[str, list[dict[str, Any]]] = {}
+def _group_models(models: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Group models that are one method trained on different scenes: their names differ only in the scene at the end.
+
+    Returns:
+        Name and models of each method. A method whose name is also that of a model has the names of its models.
+    """
+    groups: dict[tuple[str, bool], list[dict[str, Any]]] = {}  # by name, and whether it is without the scene
     for model in models:
         name, scene = str(model["name"]), model["trained on"]
         stem = re.sub(rf"(?:^|[-_. ]+){re.escape(scene)}$", "", name, flags=re.IGNORECASE) if scene else name
         stem = "" if stem == name else stem
-        others = groups.get(stem, [])
+        others = groups.get((stem, True), [])
         is_same_size = all((o["kind"], o["dimensions"]) == (model["kind"], model["dimensions"]) for o in others)
         if stem and is_same_size and scene not in [other["trained on"] for other in others]:
-            groups.setdefault(stem, []).append(model)
+            groups.setdefault((stem, True), []).append(model)
         else:
-            groups[name] = [model]
-    return groups
+            groups[name, False] = [model]
+    return [
+        (" + ".join(str(model["name"]) for model in group) if joined and (name, False) in groups else name, group)
+        for (name, joined), group in groups.items()
+    ]
 
 
 def _combinations_of(result: Result | None) -> Combinations:

@@ -67,6 +67,7 @@ def read_settings(settings: list[str]) -> FrameRecipe:
     network: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
+        key = key.strip()
         if not equals:
             raise DoapError(f"--set {setting}: write it as key=value")
         try:
