@@ -62,3 +62,17 @@ def test_options_of_describing_are_refused_where_nothing_is_described(doap: Doap
             assert (status, " ".join(errors.split())) == (1, message)
     one_image = ("match", "npz/a.png.npz", "photos/b.png", "--json", "matches.json", "--model", "doap-tiny-128")
     assert doap(*one_image)[0] == 0
+
+
+@pytest.mark.parametrize("option", [("--workers", "2"), ("--force",), ("--engine", "ray")])
+def test_options_of_many_pairs_are_refused_for_two(doap: Doap, photos: tuple[Path, Path], option: tuple[str]) -> None:
+    status, _, errors = doap("match", *photos, "--no-figure", *option)
+    assert (status, errors) == (1, f"doap: {option[0]}: has no effect on two images; leave it out\n")
+
+
+@pytest.mark.parametrize("option", [("--json", "x.json"), ("--no-figure",)])
+def test_options_of_two_images_are_refused_for_many(doap: Doap, tmp_path: Path, option: tuple[str]) -> None:
+    status, _, errors = doap("match", "features.h5", "--exhaustive", *option)
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "has no effect on many pairs, whose matches are written to a .h5 file; leave it out" in errors
+    assert not (tmp_path / "x.json").exists()

@@ -1,9 +1,12 @@
+from typing import get_args
+
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from doap import DoapError
 from doap.choices import Precision
+from doap.cli import model_options
 from doap.cli.model_options import PrecisionOption, load_model
 from doap.networks.inference import InferenceNetwork
 
@@ -27,3 +30,11 @@ def test_unknown_devices_models_and_precisions_are_refused() -> None:
 
     assert CliRunner().invoke(app, ["--precision", "exact"]).output == "exact\n"
     assert CliRunner().invoke(app, ["--precision", "double"]).exit_code == 2
+
+
+def test_int8_is_computed_on_the_cpu_also_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_options, "choose_device", lambda name: name or "cuda")
+    devices = {precision: model_options.choose_model_device(None, precision) for precision in get_args(Precision)}
+    assert devices == {"fast": "cuda", "exact": "cuda", "int8": "cpu"}
+    assert model_options.choose_model_device("cuda", "int8") == "cuda"  # refused where the model is loaded
+    assert model_options.load_model("doap-tiny-256b", None, "int8").kind == "binary"

@@ -233,3 +233,10 @@ def test_errors_are_one_line_before_any_training(doap: Doap, folders: Path, erro
     assert (status, errors.count("\n")) == (1, 1)
     assert message in errors
     assert not (folders / "runs").exists()
+
+
+def test_what_is_varied_cannot_be_set(doap: Doap, tmp_path: Path) -> None:
+    words = ("sweep", "photos-tiny-real", "--over", "lr=1,2", "--data", "absent", "-o", "sweep", "--set", "lr=3")
+    status, _, errors = doap(*words)
+    assert (status, errors) == (1, "doap: --set lr: is what --over varies; leave it out\n")
+    assert not (tmp_path / "sweep").exists()

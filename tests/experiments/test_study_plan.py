@@ -106,3 +106,9 @@ def test_objectives_are_compared_on_the_same_batches_at_as_many_rates() -> None:
     blind = {"objective": "ap", "lr": 0.1, **even}
     alike = {recipe.model_copy(update=blind).to_yaml() for tries in study.runs.values() for recipe in tries.values()}
     assert alike == {study.base.model_copy(update=blind).to_yaml()}
+
+
+def test_what_is_tuned_cannot_be_set() -> None:
+    with pytest.raises(DoapError, match=r"--set lr: is tuned by run ap of objectives\.yaml; leave it out"):
+        read_study("objectives", [" lr=0.1"])
+    assert read_study("objectives", ["epochs=1"]).runs["ap"]["lr=1.0"].epochs == 1

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from doap.choices import CAMERA_MODELS, DEFAULT_DETECTOR, DETECTOR_NAMES, CameraMode, PairChoice
-from doap.cli.console import choose_device, say, step_bar
+from doap.cli.console import say, step_bar
 from doap.cli.engine_options import EngineOption, WorkersOption
-from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
+from doap.cli.model_options import (
+    DeviceOption,
+    DimensionsOption,
+    FramesOption,
+    ModelOption,
+    PrecisionOption,
+    choose_model_device,
+)
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL, with_length
 
@@ -131,7 +138,7 @@ def colmap(
         refine,
         min_share,
     )
-    chosen = "cpu" if device is None and (precision == "int8" or engine == "ray") else choose_device(device)
+    chosen = "cpu" if device is None and engine == "ray" else choose_model_device(device, precision)
     if database is not None:
         make = partial(import_into_database, database, images)
     else:

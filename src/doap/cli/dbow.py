@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doap.choices import DEFAULT_DETECTOR, DETECTOR_NAMES, MAX_SEED
-from doap.cli.console import choose_device, counting_bar, say, step_bar
+from doap.cli.console import counting_bar, say, step_bar
 from doap.cli.engine_options import ForceOption, WorkersOption
 from doap.cli.model_options import (
     DeviceOption,
@@ -14,6 +14,7 @@ from doap.cli.model_options import (
     FramesOption,
     ModelOption,
     PrecisionOption,
+    choose_model_device,
     load_model,
 )
 from doap.errors import DoapError
@@ -68,7 +69,7 @@ def dbow(
 
     name = with_length(model, dimensions)
     settings = DescribeSettings(name, precision, detector, frames, max_keypoints, max_size=max_size)
-    chosen = "cpu" if device is None and precision == "int8" else choose_device(device)
+    chosen = choose_model_device(device, precision)
     with step_bar() as progress:
         summary = build_vocabulary(
             images,

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doap.choices import DEFAULT_DETECTOR, DETECTOR_NAMES, StoredPrecision
-from doap.cli.console import choose_device, say, step_bar
+from doap.cli.console import say, step_bar
 from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
-from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
+from doap.cli.model_options import (
+    DeviceOption,
+    DimensionsOption,
+    FramesOption,
+    ModelOption,
+    PrecisionOption,
+    choose_model_device,
+)
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL, with_length
 
@@ -61,7 +68,7 @@ def describe(
             output,
             settings,
             masks=masks,
-            device="cpu" if device is None and (precision == "int8" or engine == "ray") else choose_device(device),
+            device="cpu" if device is None and engine == "ray" else choose_model_device(device, precision),
             engine=engine,
             workers=workers,
             force=force,

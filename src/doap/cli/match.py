@@ -1,5 +1,6 @@
 """`doap match`: two images, or many pairs of a collection."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +14,7 @@ from doap.networks import DEFAULT_MODEL, with_length
 EXAMPLE = "Example: doap match left.jpg right.jpg -o matches.png, or doap match features.h5 --retrieve 20 -o matches.h5"
 
 DESCRIBING_OPTIONS = ("model", "dimensions", "precision", "frames", "max_keypoints", "max_size", "device")
+DESCRIBED = "features, which are described already"
 
 GeometryChoice = Literal["fundamental", "homography", "essential", "none"]
 
@@ -83,7 +85,8 @@ def match(
             raise DoapError("--pairs, --exhaustive and --retrieve take one argument, the features of a folder")
         if wide:
             raise DoapError("--wide takes two images, not --pairs, --exhaustive or --retrieve")
-        _check_describing(context)
+        _check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
+        _check_unused(context, ("json_file", "figure"), "many pairs, whose matches are written to a .h5 file")
         match_many(first, output or Path("matches.h5"), (pairs, exhaustive, retrieve), settings, engine, workers, force)
         return
     if second is None:
@@ -93,18 +96,20 @@ def match(
     from doap.cli.match_two import ARCHIVE, Describing, match_two
 
     if first.suffix == second.suffix == ARCHIVE:
-        _check_describing(context)
+        _check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
+    _check_unused(context, ("workers", "engine", "force"), "two images")
     describing = Describing(with_length(model, dimensions), precision, frames, max_keypoints, max_size, device)
     match_two((first, second), describing, settings, output, figure, json_file, wide)
 
 
-def _check_describing(context: typer.Context) -> None:
-    """Raise a DoapError if an option of describing is given where nothing is described."""
-    for name in DESCRIBING_OPTIONS:
+def _check_unused(context: typer.Context, names: Iterable[str], reason: str) -> None:
+    """Raise a DoapError if an option is given that has no effect, for this reason."""
+    options = {"json_file": "json", "figure": "figure/--no-figure"}
+    for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            option = name.replace("_", "-")
-            raise DoapError(f"--{option}: has no effect on features, which are described already; leave it out")
+            option = options.get(name, name.replace("_", "-"))
+            raise DoapError(f"--{option}: has no effect on {reason}; leave it out")
 
 
 def parse_intrinsics(text: str | None) -> tuple[float, float, float, float] | None:

@@ -31,6 +31,11 @@ FramesOption = Annotated[
 ]
 
 
+def choose_model_device(name: str | None, precision: Precision) -> str:
+    """Return the requested device; by default the CPU for int8, which runs there only, else the GPU if there is one."""
+    return "cpu" if name is None and precision == "int8" else choose_device(name)
+
+
 def load_model(name_or_path: str, device: str | None, precision: Precision) -> "Descriptor":
     """Load a model by the values of the options above.
 
@@ -39,4 +44,6 @@ def load_model(name_or_path: str, device: str | None, precision: Precision) -> "
     """
     from doap.networks.registry import load
 
-    return load(name_or_path, choose_device(device), fast=precision == "fast", int8=precision == "int8")
+    return load(
+        name_or_path, choose_model_device(device, precision), fast=precision == "fast", int8=precision == "int8"
+    )

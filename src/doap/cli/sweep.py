@@ -65,8 +65,11 @@ def sweep(
     from doap.experiments.series import Series, shared_split
     from doap.experiments.sweep import check_same_scenes, evaluate_on_val, plan_sweep, run_sweep
     from doap.experiments.sweep_metrics import check_disjoint, choose_metric, make_evaluator
+    from doap.training.recipe import setting_keys
     from doap.training.run_folder import DataSpec
 
+    if (key := over.partition("=")[0].strip()) in setting_keys(settings or []):
+        raise DoapError(f"--set {key}: is what --over varies; leave it out")
     plan = plan_sweep(recipe, over, [*(settings or []), *([f"split={split}"] if split else [])])
     tests = test or []
     chosen = choose_metric(tests, metric)

@@ -11,7 +11,7 @@ from doap.choices import MAX_SEED
 from doap.errors import DoapError
 from doap.experiments.series import folder_part
 from doap.parsing.yaml_files import read_yaml
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.recipe import Recipe, read_recipe, setting_keys
 
 STUDIES_FOLDER = Path(__file__).parent.parent / "studies"
 
@@ -104,6 +104,9 @@ def read_study(name_or_path: str | Path, settings: list[str] | None = None) -> S
         run = entry or _RunEntry()
         texts = [*_to_texts(file.settings), *_to_texts(run.settings), *overrides]
         tuning = file.tune if run.tune is None else run.tune
+        for key in tuning:
+            if key in setting_keys(overrides):
+                raise DoapError(f"--set {key}: is tuned by run {name} of {path.name}; leave it out")
         try:
             study.runs[name] = _recipes_to_tune(run.recipe or file.recipe, texts, tuning)
         except DoapError as error:

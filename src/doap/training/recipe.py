@@ -255,6 +255,11 @@ def list_recipes() -> dict[str, str]:
     return {file.stem: file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files}
 
 
+def setting_keys(settings: Iterable[str]) -> set[str]:
+    """Return the keys of `key=value` texts."""
+    return {setting.partition("=")[0].strip() for setting in settings}
+
+
 def read_recipe(
     name_or_path: str | Path, settings: list[str] | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Recipe:
