@@ -1,7 +1,9 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from doap.cli.progress import TrainingBar
 from doap.datasets.sets.frame_set import FrameSet, encode
 from doap.datasets.tilted.tilted_set import TiltedSet
 from doap.networks.card import read_card
@@ -19,7 +21,9 @@ def save_photos(photo: Grey, folder: Path) -> None:
     FrameSet(photos, ["a.png", "b.png"], ids, frames, ids, ids, np.zeros(2, np.int64)).save(folder)
 
 
-def test_views_are_made_and_a_network_is_trained(doap: Doap, photo: Grey, tmp_path: Path) -> None:
+def test_views_are_made_and_a_network_is_trained(
+    doap: Doap, photo: Grey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_photos(photo, tmp_path / "set")
     status, output, _ = doap("data", "tilt", "set", "-o", "tilted", *VIEWS)
     assert status == 0
@@ -32,9 +36,14 @@ def test_views_are_made_and_a_network_is_trained(doap: Doap, photo: Grey, tmp_pa
     assert len(tilted.homographies) == 6
     small = ("batch_size=32", "points_per_photo=8", "steps=2", "descriptor=doap-tiny-128", "network.width=4")
     options = [text for setting in small for text in ("--set", setting)]
+    tasks: list[int] = []
+    monkeypatch.setattr(TrainingBar, "update", lambda bar, *_, **__: tasks.append(len(bar.tasks)))
+    monkeypatch.setattr(TrainingBar, "remove_task", lambda *_: pytest.fail("the time left would start again"))
     status, output, _ = doap("train-frames", "--data", "tilted", "-o", "run", "--device", "cpu", *options)
     assert status == 0
     assert "\n2 steps" in output
+    assert tasks
+    assert set(tasks) == {1}
     assert load_frame_network(str(tmp_path / "run" / "weights.safetensors")).settings.width == 4
     status, _, error = doap("train-frames", "--data", "tilted", "-o", "run")
     assert (status, "run: exists already" in error) == (1, True)

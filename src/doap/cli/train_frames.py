@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from doap.cli.console import choose_device, say, step_bar
+from doap.cli.console import choose_device, say, training_bar
 from doap.errors import DoapError
+from doap.files import printable
 
 EXAMPLE = "Example: doap train-frames --data sets/tilted -o runs/frames"
 
@@ -38,12 +39,13 @@ def train_frames(
     say(f"training on {tilted.frames}")
     origin = Origin(data=str(data), training_sets=[TrainingSet(path=str(data))])
     last = FrameStatus(0, math.nan)
-    with step_bar() as progress:
+    with training_bar() as bar:
+        task = bar.add_task(printable(output.name), total=recipe.steps, status="")
 
         def show(status: FrameStatus) -> None:
             nonlocal last
             last = status
-            progress(f"loss {status.loss:.3f}", status.step, recipe.steps)
+            bar.update(task, completed=status.step, status=f"loss {status.loss:.3f}")
 
         train(recipe, tilted, output, output.name, origin, choose_device(device), show)
     say(f"{last.step} steps, loss {last.loss:.3f}; weights in {output / 'weights.safetensors'}")

@@ -34,8 +34,8 @@ points. A fifth of the photos is kept for validation. Photos and unfinished weig
 """
 TURN = "waiting until another training has ended"
 DOWNLOAD = """
-Put both files into one folder: `doap.load("own-128.safetensors")` in Python, or `--model own-128.safetensors` on the
-command line.
+Put both files into one folder: `doap.load("NAME.safetensors")` in Python, or `--model NAME.safetensors` on the command
+line, where NAME is that of the files.
 """
 
 
