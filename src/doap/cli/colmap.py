@@ -138,7 +138,7 @@ def colmap(
         refine,
         min_share,
     )
-    chosen = "cpu" if device is None and engine == "ray" else choose_model_device(device, precision)
+    chosen = choose_model_device(device, precision, engine)
     if database is not None:
         make = partial(import_into_database, database, images)
     else:

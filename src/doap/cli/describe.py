@@ -68,7 +68,7 @@ def describe(
             output,
             settings,
             masks=masks,
-            device="cpu" if device is None and engine == "ray" else choose_model_device(device, precision),
+            device=choose_model_device(device, precision, engine),
             engine=engine,
             workers=workers,
             force=force,

@@ -6,6 +6,7 @@ import typer
 
 from doap.choices import FrameShape, Precision
 from doap.cli.console import choose_device
+from doap.parallel.engine import EngineName
 
 if TYPE_CHECKING:
     from doap.networks.descriptor import Descriptor
@@ -31,9 +32,9 @@ FramesOption = Annotated[
 ]
 
 
-def choose_model_device(name: str | None, precision: Precision) -> str:
-    """Return the requested device; by default the CPU for int8, which runs there only, else the GPU if there is one."""
-    return "cpu" if name is None and precision == "int8" else choose_device(name)
+def choose_model_device(name: str | None, precision: Precision, engine: EngineName = "local") -> str:
+    """Return the requested device; by default the CPU for int8 and workers of Ray, else the GPU if there is one."""
+    return "cpu" if name is None and (precision == "int8" or engine == "ray") else choose_device(name)
 
 
 def load_model(name_or_path: str, device: str | None, precision: Precision) -> "Descriptor":
