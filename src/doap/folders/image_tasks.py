@@ -155,7 +155,7 @@ def _or_failure(
     try:
         return work()
     except errors as error:
-        message = str(error) if isinstance(error, DoapError) else f"{type(error).__name__} {error}"
+        message = str(error) if isinstance(error, DoapError) else f"{type(error).__name__} {error}".splitlines()[0]
         name = printable(str(path))
-        line = printable(message.strip().splitlines()[0])
+        line = printable(message.strip())
         return Failure(line if line.startswith(f"{name}: ") else f"{name}: {line}")
