@@ -9,8 +9,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-# One worker per core, each with one thread: faster than one process with all cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+# One worker per core, each with one thread: faster than one process with all cores. Tests start hundreds of processes,
+# which would compile all modules again where the environment forbids to keep bytecode.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .PHONY: demo test test-slow campaign docs lint clean help
 

@@ -26,7 +26,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MAX_FILES = 14
 
 
-def modules() -> dict[str, Path]:
+def find_modules() -> dict[str, Path]:
     """Return the path of every module, by its dotted name."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
@@ -48,7 +48,8 @@ def imports(path: Path, known: dict[str, Path]) -> set[str]:
     return targets
 
 
-GRAPH = {name: imports(path, modules()) for name, path in modules().items()}
+MODULES = find_modules()
+GRAPH = {name: imports(path, MODULES) for name, path in MODULES.items()}
 
 
 def test_every_import_exists() -> None:
@@ -80,5 +81,5 @@ def test_no_import_is_circular() -> None:
 
 
 def test_folders_are_small() -> None:
-    counts = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in modules().values())
+    counts = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in MODULES.values())
     assert {folder: count for folder, count in counts.items() if count > MAX_FILES and folder != "cli"} == {}
