@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "doap"
 
 LAYERS = (
     ("errors", "version", "choices", "forking", "parsing"),
-    ("types", "files", "extras", "extents", "devices", "onednn"),
+    ("types", "files", "extras", "extents", "thresholds", "devices", "onednn"),
     ("parallel", "locking"),
     ("geometry",),
     ("objectives", "networks", "matching"),

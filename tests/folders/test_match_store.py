@@ -28,6 +28,29 @@ def test_a_part_is_continued(tmp_path: Path) -> None:
     assert (tmp_path / "m.h5").exists()
 
 
+def test_parts_of_other_settings_are_refused_and_replaced_by_force(tmp_path: Path) -> None:
+    part = store_with_part(tmp_path / "m.h5").folder / "00000000.npz"
+    message = r"m\.h5: an unfinished run made matches with ratio = 1, not 0\.9; choose another output, or --force"
+    with pytest.raises(DoapError, match=message):
+        MatchStore(tmp_path / "m.h5").open({"ratio": 0.9}, force=False)
+    assert part.exists()
+    MatchStore(tmp_path / "m.h5").open({"ratio": 0.9}, force=True)
+    assert not part.exists()
+
+
+def test_force_keeps_matches_of_the_same_settings(tmp_path: Path) -> None:
+    for pair in PAIRS:  # the first is stored in the file, the second in a part
+        store = MatchStore(tmp_path / "m.h5")
+        store.open({"ratio": 1}, force=True)
+        store.save([pair], [{"indices": np.zeros((1, 2), int), "stamp": pair[1]}])
+        if pair == PAIRS[0]:
+            store.finish()
+    for ratio, stamps in ((1, ["b.png", "c.png"]), (0.9, [None, None])):
+        again = MatchStore(tmp_path / "m.h5")
+        again.open({"ratio": ratio}, force=True)
+        assert [again.stamp(pair) for pair in PAIRS] == stamps
+
+
 def damage_part(store: MatchStore) -> Path:
     """Change a byte of the matches in the first part."""
     part = store.folder / "00000000.npz"

@@ -90,6 +90,12 @@ def test_matches_of_other_settings_are_refused(described: Path, tmp_path: Path) 
     assert match_pairs(described, pairs, tmp_path / "m.h5", other, workers=1, force=True).matched == 1
 
 
+@pytest.mark.parametrize("wrong", [{"ratio": 2}, {"max_distance": -1}, {"threshold": 0}])
+def test_thresholds_are_checked_before_the_output_is_touched(wrong: dict[str, float]) -> None:
+    with pytest.raises(DoapError, match=r"ratio|distance|threshold"):
+        MatchSettings(**wrong)  # type: ignore[arg-type]
+
+
 def test_no_geometry_and_the_essential_matrix(described: Path, tmp_path: Path) -> None:
     pairs = [("a.png", "b c/a.png")]
     match_pairs(described, pairs, tmp_path / "none.h5", MatchSettings(geometry=None), workers=1)

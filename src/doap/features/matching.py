@@ -5,12 +5,13 @@ import torch
 from numpy.typing import NDArray
 
 from doap.choices import MatchGeometry
-from doap.errors import DoapError, check_number
+from doap.errors import DoapError
 from doap.features.features import Features
 from doap.features.matches import Matches
 from doap.geometry.robust import Cameras
 from doap.matching.nearest import search_matches
 from doap.networks.descriptor import check_device
+from doap.thresholds import check_thresholds
 
 
 def match(
@@ -55,7 +56,7 @@ def match(
         >>> int(matches.inliers.sum()) > 200, matches.matrix.shape
         (True, (3, 3))
     """
-    _check_options(ratio, max_distance)
+    check_thresholds(ratio, max_distance)
     _check_features(first, second)
     indices, distances, second_distances = _search(first, second, mutual, device)
     keep = np.ones(len(indices), bool)
@@ -82,16 +83,6 @@ def _search(
         raise DoapError(f"features of {first.model} cannot be matched: {error}") from error
     distances, seconds = (x.cpu().numpy().astype(np.float64) for x in (found.distances, found.second_distances))
     return found.indices.cpu().numpy(), distances, seconds
-
-
-def _check_options(ratio: float | None, max_distance: float | None) -> None:
-    for name, value in (("the ratio", ratio), ("the largest distance", max_distance)):
-        if value is not None:
-            check_number(name, value)
-    if ratio is not None and not 0 < ratio <= 1:
-        raise DoapError(f"the ratio must be above 0 and at most 1, not {ratio}")
-    if max_distance is not None and not max_distance >= 0:
-        raise DoapError(f"the largest distance must not be negative: {max_distance}")
 
 
 def _check_features(first: Features, second: Features) -> None:

@@ -122,10 +122,12 @@ class FeatureFolder:
         return self.folder / f"{name}.npz"
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the images in the folder."""
+        """Yield the names of the images in the folder, without what killed runs left in it, and hidden folders."""
         for path in self.folder.rglob("*.npz"):
-            if not is_temporary_file(path.name):  # left by a killed run
-                yield path.relative_to(self.folder).as_posix().removesuffix(".npz")
+            name = path.relative_to(self.folder)
+            is_hidden = any(part.startswith(".") for part in name.parts[:-1])
+            if not is_hidden and not is_temporary_file(name.name):
+                yield name.as_posix().removesuffix(".npz")
 
     def stamp(self, name: str) -> str | None:
         """Read the stamp of an archive."""
@@ -170,17 +172,26 @@ class FeatureFile:
         self.identity: Identity = {}
 
     def open(self, identity: Identity, force: bool) -> None:
-        """Read the stamps of the file, and remove parts of other settings."""
+        """Read the stamps of the file, and check the parts; `force` removes those of other settings."""
         self.identity = identity
         if self.target.is_dir():
             raise DoapError(f"{self.target}: is a folder, not a file of features; choose another output")
-        if self.target.exists() and not force:
-            old, self.stored = read_stamps(self.target, "frames", "features of a folder")
-            check_identity(self.target, old, identity, "features")
-            self.is_complete = True
-        if self.parts.folder.exists() and (force or self.parts.read_identity() != identity):
-            shutil.rmtree(self.parts.folder)
+        if self.target.exists():
+            self._read_stamps(force)
+        if not force and (old := self.parts.read_identity()) is not None:
+            check_identity(self.target, old, identity, "features", is_complete=False)
         self.parts.open(identity, force)
+
+    def _read_stamps(self, force: bool) -> None:
+        """Read the stamps of the file; with `force`, a file of other settings and a damaged one count as empty."""
+        try:
+            old, stored = read_stamps(self.target, "frames", "features of a folder")
+            check_identity(self.target, old, self.identity, "features")
+        except DoapError:
+            if not force:
+                raise
+        else:
+            self.stored, self.is_complete = stored, True
 
     def stamp(self, name: str) -> str | None:
         """Return the stamp of the part, or else that in the file."""

@@ -22,6 +22,7 @@ from doap.folders.pairs import Pair, in_blocks
 from doap.folders.settings import Identity, check_identity
 from doap.parsing.array_files import read_archive
 from doap.parsing.hdf5_files import HDF5_SUFFIXES
+from doap.parsing.json_files import read_json
 from doap.types import Record
 
 if TYPE_CHECKING:
@@ -85,22 +86,44 @@ class MatchStore:
         """Find out which pairs are done.
 
         Raises:
-            DoapError: If the file holds matches of other settings and `force` is not set.
+            DoapError: If the file or its parts hold matches of other settings and `force` is not set.
         """
         self.identity = identity
         if self.target.is_dir():
             raise DoapError(f"{self.target}: is a folder, not a file of matches; choose another output")
-        if self.target.exists() and not force:
-            old, self.stored = _read_stamps(self.target)
-            check_identity(self.target, old, identity, "matches")
-        settings, content = self.folder / "settings.json", json.dumps(identity, sort_keys=True)
-        if force or not settings.exists() or settings.read_bytes() != content.encode():
+        if self.target.exists():
+            self._read_target(force)
+        settings = self.folder / "settings.json"
+        if not self._holds_parts(settings, force):
             shutil.rmtree(self.folder, ignore_errors=True)
-            write_text(settings, content)
+            write_text(settings, json.dumps(identity, sort_keys=True))
         for path in sorted(self.folder.glob("[0-9]*.npz")):
             with suppress(DoapError, OSError):  # its pairs are matched again
                 _read_part(path)
                 self._add(path)
+
+    def _read_target(self, force: bool) -> None:
+        """Read the stamps of the file; with `force`, a file of other settings and a damaged one count as empty."""
+        try:
+            old, stored = _read_stamps(self.target)
+            check_identity(self.target, old, self.identity, "matches")
+        except DoapError:
+            if not force:
+                raise
+        else:
+            self.stored = stored
+
+    def _holds_parts(self, settings: Path, force: bool) -> bool:
+        """Return whether there are parts of these settings; without `force`, those of others are an error."""
+        if not settings.exists():
+            return False
+        try:
+            old = dict(read_json(settings))
+        except (OSError, ValueError, TypeError):  # damaged
+            return False
+        if not force:
+            check_identity(self.target, old, self.identity, "matches", is_complete=False)
+        return old == self.identity
 
     def stamp(self, pair: Pair) -> str | None:
         """Return the stamp of a pair; None if it is not matched."""

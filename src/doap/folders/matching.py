@@ -19,6 +19,7 @@ from doap.folders.pairs import Pair, in_blocks
 from doap.folders.settings import Identity
 from doap.locking import only_writer
 from doap.parallel import EngineName, open_engine
+from doap.thresholds import check_inlier_threshold, check_thresholds
 from doap.types import Progress, Record, no_progress
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class MatchSettings:
     def __post_init__(self) -> None:
         if (self.geometry == "essential") != (self.intrinsics is not None):
             raise DoapError("the essential matrix, and no other geometry, needs the intrinsics fx, fy, cx, cy")
+        check_thresholds(self.ratio, self.max_distance)
+        check_inlier_threshold(self.threshold)
 
     @property
     def cameras(self) -> NDArray[np.float64] | None:

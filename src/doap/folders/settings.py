@@ -101,7 +101,7 @@ def _frames_checksum() -> str:
     return read_frame_card(DEFAULT_FRAMES).sha256
 
 
-def check_identity(output: Path, old: Identity, new: Identity, content: str) -> None:
+def check_identity(output: Path, old: Identity, new: Identity, content: str, is_complete: bool = True) -> None:
     """Check that what is already in an output was made with the same model and settings.
 
     Args:
@@ -109,6 +109,7 @@ def check_identity(output: Path, old: Identity, new: Identity, content: str) -> 
         old: Settings of its content.
         new: Settings of this run.
         content: "features" or "matches", for the message.
+        is_complete: Whether the run that made it has ended; otherwise its results are hidden beside the output.
 
     Raises:
         DoapError: If they differ; the message names the first difference.
@@ -125,7 +126,8 @@ def check_identity(output: Path, old: Identity, new: Identity, content: str) -> 
             difference = f"of other weights named {old.get('model')}"
         else:
             difference = f"with {name} = {old.get(name)}, not {new[name]}"
-        raise DoapError(f"{output}: holds {content} {difference}; choose another output, or --force to replace them")
+        holds = f"holds {content}" if is_complete else f"an unfinished run made {content}"
+        raise DoapError(f"{output}: {holds} {difference}; choose another output, or --force to replace them")
 
 
 def file_stamp(paths: list[Path], identity: Identity) -> str:

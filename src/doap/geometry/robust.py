@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import MatchGeometry
-from doap.errors import DoapError, check_number
+from doap.errors import DoapError
+from doap.thresholds import check_inlier_threshold
 
 SAMPLE_SIZE = {"fundamental": 7, "homography": 4, "essential": 5}  # points that determine the model
 CONFIDENCE = 0.9999
@@ -78,9 +79,7 @@ def verify(
     """
     a, b = _check_points(first, second)
     intrinsics = _check_cameras(geometry, cameras)
-    check_number("the threshold", threshold)
-    if not 0 < threshold < math.inf:
-        raise DoapError(f"the threshold must be a positive number of pixels, not {threshold}")
+    check_inlier_threshold(threshold)
     if len(size) != 2 or not all(side >= 1 for side in size):
         raise DoapError(f"the size of an image must be (height, width), at least one pixel each, not {size}")
     count = len(a)
