@@ -129,6 +129,9 @@ def test_masks_select_keypoints(photo: Grey, kind: Any) -> None:
     np.testing.assert_array_equal(right.frames, everywhere.frames[expected])
     both = doap.detect_and_describe([photo, photo], model, max_keypoints=None, mask=[torch.from_numpy(mask), None])
     assert [len(features) for features in both] == [expected.sum(), len(everywhere)]
+    for values in (torch.from_numpy(mask).bfloat16(), torch.from_numpy(mask).float().requires_grad_()):
+        again = doap.detect_and_describe(photo, model, max_keypoints=None, mask=values)
+        np.testing.assert_array_equal(again.frames, right.frames)
     with pytest.raises(doap.DoapError, match=r"mask has shape \(512, 511\), but the image \(512, 512\)"):
         doap.detect_and_describe(photo, model, mask=mask[:, 1:])
     with pytest.raises(doap.DoapError, match="2 images need as many masks, not 1"):

@@ -67,6 +67,7 @@ def test_sixteen_bit_is_scaled_as_in_files_and_bool_is_black_and_white(tmp_path:
     deep = LUMA.astype(np.uint16) * 16  # data of 12 bit
     Image.fromarray(deep).save(tmp_path / "deep.png")
     np.testing.assert_array_equal(np.asarray(read_image(deep)), np.asarray(read_image(tmp_path / "deep.png")))
+    np.testing.assert_array_equal(np.asarray(read_image(deep.astype(">u2"))), np.asarray(read_image(deep)))
     assert np.unique(np.asarray(read_image(LUMA > 99))).tolist() == [0, 255]
 
 

@@ -215,6 +215,12 @@ def test_matches_of_other_types_are_damaged(tmp_path: Path, name: str, value: An
         doap.Matches.load(path)
 
 
+def test_a_name_in_an_archive_of_one_record_is_refused(tmp_path: Path) -> None:
+    random_features(3).save(tmp_path / "a.npz")
+    with pytest.raises(doap.DoapError, match=r"a\.npz: an archive of one record, without names; leave out b\.jpg"):
+        doap.Features.load(tmp_path / "a.npz", image="b.jpg")
+
+
 def test_missing_files_and_other_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(doap.DoapError, match=r"none\.npz: no such file"):
         doap.Features.load(tmp_path / "none.npz")

@@ -180,6 +180,48 @@ def test_force_keeps_archives_of_the_user_and_features_of_the_same_settings(phot
     assert sorted(path.name for path in output.rglob("*.npz")) == ["a.png.npz", "mine.npz"]
 
 
+@pytest.mark.parametrize("output", ["features.h5", "features"])
+def test_force_keeps_features_of_the_same_settings(photos: Path, tmp_path: Path, output: str) -> None:
+    describe_folder(photos, tmp_path / output, SETTINGS, workers=1)
+    summary = describe_folder(photos / "d", tmp_path / output, SETTINGS, workers=1, force=True)
+    assert (summary.described, summary.unchanged, summary.others) == (2, 0, 5)
+
+
+def interrupt(photos: Path, output: Path, settings: DescribeSettings, force: bool = False) -> None:
+    """Interrupt a run after two images."""
+
+    def stop(done: int, total: int) -> None:
+        if done == 2 < total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        describe_folder(photos, output, settings, workers=1, force=force, progress=stop)
+
+
+@pytest.mark.parametrize("output", ["features.h5", "features"])
+def test_an_interrupted_run_is_not_replaced_by_one_of_other_settings(photos: Path, tmp_path: Path, output: str) -> None:
+    interrupt(photos, tmp_path / output, SETTINGS)
+    other = dataclasses.replace(SETTINGS, model="doap-demo-256b")
+    with pytest.raises(DoapError, match="features of doap-demo-128; choose another output, or --force"):
+        describe_folder(photos, tmp_path / output, other, workers=1)
+    assert describe_folder(photos, tmp_path / output, SETTINGS, workers=1).unchanged == 2
+
+
+@pytest.mark.parametrize("output", ["features.h5", "features"])
+def test_an_interrupted_run_with_force_continues(photos: Path, tmp_path: Path, output: str) -> None:
+    describe_folder(photos, tmp_path / output, SETTINGS, workers=1)
+    other = dataclasses.replace(SETTINGS, model="doap-demo-256b")
+    interrupt(photos, tmp_path / output, other, force=True)
+    assert describe_folder(photos, tmp_path / output, other, workers=1, force=True).unchanged == 2
+
+
+def test_matches_of_an_interrupted_run_in_a_folder_of_features_are_no_features(photos: Path, tmp_path: Path) -> None:
+    describe_folder(photos / "d", tmp_path / "features", SETTINGS, workers=1)
+    (tmp_path / "features" / ".matches.h5.parts").mkdir()
+    np.savez(tmp_path / "features" / ".matches.h5.parts" / "00000000.npz", pairs=np.zeros((0, 2)))
+    assert FeatureCollection(tmp_path / "features").names == ["e/x.jpg", "y.jpg"]
+
+
 def test_bad_images_are_listed_and_others_described(photos: Path, tmp_path: Path) -> None:
     (photos / "broken.jpg").write_bytes((photos / "d" / "y.jpg").read_bytes()[:500])
     (photos / "text.png").write_text("words")
@@ -209,6 +251,7 @@ def test_a_name_too_long_for_the_output_fails_alone(photos: Path, tmp_path: Path
     for name in names:
         shutil.copy(photos / "a.png", photos / name)
     (tmp_path / "masks").mkdir()
+    Image.new("L", (300, 300), 1).save(tmp_path / "masks" / "a.png.png")
     summary = describe_folder(photos, tmp_path / output, SETTINGS, masks=tmp_path / "masks")
     assert (summary.described, len(summary.failures)) == (6, 1)
     assert summary.failures[0].startswith(f"{names[1]}: this name is too long")
@@ -252,6 +295,8 @@ def test_masks_leave_keypoints_out_and_change_the_stamp(photos: Path, tmp_path: 
     assert "mask" in summary.failures[0]
     with pytest.raises(DoapError, match="no such folder of masks"):
         describe_folder(photos, tmp_path / "g", SETTINGS, masks=tmp_path / "nowhere")
+    with pytest.raises(DoapError, match=r"no mask of any image; that of a\.png is called a\.png\.png"):
+        describe_folder(photos / "a.png", tmp_path / "g", SETTINGS, masks=tmp_path / "masks")
 
 
 def test_reduced_images_give_frames_of_the_full_size(tmp_path: Path, photos: Path) -> None:

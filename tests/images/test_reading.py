@@ -19,7 +19,7 @@ from doap.datasets.official.reading import read_exact_grey
 from doap.datasets.sets.frame_set import decode_photo
 from doap.features.image_input import read_image
 from doap.images import reading
-from doap.images.reading import find_photos, read_grey, to_grey
+from doap.images.reading import FORMATS, PHOTO_SUFFIXES, find_photos, read_grey, read_mask, to_grey
 
 RAMP = np.arange(48, dtype=np.uint8).reshape(6, 8) * 5
 
@@ -54,6 +54,53 @@ def test_deep_images_use_the_whole_range(tmp_path: Path, maximum: int) -> None:
     deep = np.linspace(0, maximum, 48).reshape(6, 8).astype(np.uint16)
     Image.fromarray(deep).save(tmp_path / "a.png")
     np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), np.round(deep * (255 / maximum)))
+
+
+MASK = np.array([[0, 0, 4], [0, 1000, 0]], np.uint16)
+
+
+def as_palette(mask: Image.Image) -> Image.Image:
+    palette = mask.convert("P")
+    palette.putpalette([0, 0, 0, *[9] * 765])
+    return palette
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        Image.fromarray(MASK),
+        Image.fromarray((MASK != 0).astype(np.uint8)),
+        Image.fromarray(MASK != 0),
+        Image.fromarray(np.dstack([0 * MASK, 0 * MASK, MASK != 0]).astype(np.uint8)),
+        Image.fromarray(np.dstack([MASK != 0] * 3 + [np.arange(6).reshape(2, 3)]).astype(np.uint8)),
+        Image.fromarray(np.dstack([MASK != 0, MASK == 0]).astype(np.uint8), "LA"),
+        as_palette(Image.fromarray((MASK != 0).astype(np.uint8))),
+    ],
+    ids=["16 bit", "grey", "1 bit", "blue", "colour and alpha", "grey and alpha", "palette"],
+)
+def test_a_mask_is_where_any_colour_is_not_0(tmp_path: Path, image: Image.Image) -> None:
+    image.save(tmp_path / "mask.png")
+    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png"), MASK != 0)
+
+
+def test_masks_are_rotated_as_images(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray((MASK != 0).astype(np.uint8)).save(tmp_path / "mask.png", exif=exif)
+    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png"), np.rot90(MASK != 0, -1))
+    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png", exif_rotation=False), MASK != 0)
+    with pytest.raises(DoapError, match=r"none\.png: no such file"):
+        read_mask(tmp_path / "none.png")
+
+
+def test_photos_of_all_formats_are_found_in_folders(tmp_path: Path) -> None:
+    suffixes = {suffix for suffix, name in Image.registered_extensions().items() if name in FORMATS}
+    assert {".jpg", ".jfif", ".png", ".gif", ".jp2"} <= PHOTO_SUFFIXES <= suffixes | {".pgm"}
+    for suffix in PHOTO_SUFFIXES:
+        Image.fromarray(RAMP).save(tmp_path / f"a{suffix}")
+    assert len(find_photos([tmp_path])) == len(PHOTO_SUFFIXES)
+    for path in find_photos([tmp_path]):
+        assert read_grey(path).shape == RAMP.shape
 
 
 def test_float_images_are_read(tmp_path: Path) -> None:

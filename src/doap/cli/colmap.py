@@ -19,6 +19,7 @@ from doap.cli.model_options import (
     PrecisionOption,
     choose_model_device,
 )
+from doap.cli.unused_options import check_unused
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL, with_length
 
@@ -34,6 +35,7 @@ CHOICES: tuple[PairChoice, ...] = get_args(PairChoice)
 
 
 def colmap(
+    context: typer.Context,
     images: Annotated[Path, typer.Argument(metavar="IMAGES", help="Folder of images.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="PROJECT", help="Folder for database.db and features.")
@@ -126,6 +128,12 @@ def colmap(
 
     if (output is None) == (database is None):
         raise DoapError("name the project to write with -o, or a database of COLMAP with --database")
+    if database is not None:
+        check_unused(context, ("camera_model", "camera_params", "camera_mode"), "a database, whose cameras are kept")
+    if pairs not in ("retrieval", "sequential"):
+        check_unused(context, ("neighbours",), "other pairs than those of retrieval and sequential")
+    if pairs != "sequential":
+        check_unused(context, ("quadratic",), "other pairs than those of sequential")
     if reconstruct:
         _check_reconstruction(images, database, output or Path(), force)
     name = with_length(model, dimensions)

@@ -1,6 +1,5 @@
 """`doap match`: two images, or many pairs of a collection."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,6 +7,7 @@ import typer
 
 from doap.cli.engine_options import EngineOption, ForceOption, WorkersOption
 from doap.cli.model_options import DeviceOption, DimensionsOption, FramesOption, ModelOption, PrecisionOption
+from doap.cli.unused_options import check_unused
 from doap.errors import DoapError
 from doap.networks import DEFAULT_MODEL, with_length
 
@@ -85,8 +85,8 @@ def match(
             raise DoapError("--pairs, --exhaustive and --retrieve take one argument, the features of a folder")
         if wide:
             raise DoapError("--wide takes two images, not --pairs, --exhaustive or --retrieve")
-        _check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
-        _check_unused(context, ("json_file", "figure"), "many pairs, whose matches are written to a .h5 file")
+        check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
+        check_unused(context, ("json_file", "figure"), "many pairs, whose matches are written to a .h5 file")
         match_many(first, output or Path("matches.h5"), (pairs, exhaustive, retrieve), settings, engine, workers, force)
         return
     if second is None:
@@ -96,20 +96,10 @@ def match(
     from doap.cli.match_two import ARCHIVE, Describing, match_two
 
     if first.suffix == second.suffix == ARCHIVE:
-        _check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
-    _check_unused(context, ("workers", "engine", "force"), "two images")
+        check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
+    check_unused(context, ("workers", "engine", "force"), "two images")
     describing = Describing(with_length(model, dimensions), precision, frames, max_keypoints, max_size, device)
     match_two((first, second), describing, settings, output, figure, json_file, wide)
-
-
-def _check_unused(context: typer.Context, names: Iterable[str], reason: str) -> None:
-    """Raise a DoapError if an option is given that has no effect, for this reason."""
-    options = {"json_file": "json", "figure": "figure/--no-figure"}
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = options.get(name, name.replace("_", "-"))
-            raise DoapError(f"--{option}: has no effect on {reason}; leave it out")
 
 
 def parse_intrinsics(text: str | None) -> tuple[float, float, float, float] | None:

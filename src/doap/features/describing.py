@@ -27,6 +27,7 @@ from doap.images.detection import (
     detect,
     detect_batch,
     detector_name,
+    mask_array,
 )
 from doap.networks.descriptor import Descriptor, check_model
 
@@ -249,11 +250,11 @@ class _Input:
 
 def _resize_mask(mask: Mask, size: tuple[int, int], target: tuple[int, ...]) -> NDArray[np.bool_]:
     """Check the size of a mask, and take its value at the centre of every pixel of the reduced image."""
-    array = np.asarray(mask.cpu() if isinstance(mask, Tensor) else mask)
+    array = mask_array(mask)
     if array.shape != size:
         raise DoapError(f"the mask has shape {array.shape}, but the image {size}; resize the mask")
     rows, columns = (((np.arange(n) + 0.5) * side / n).astype(np.int64) for n, side in zip(target, size, strict=True))
-    return np.asarray(array[rows][:, columns] != 0)
+    return np.asarray(array[rows][:, columns])
 
 
 def _responses(keypoints: KeypointsLike) -> NDArray[np.float32] | None:

@@ -92,7 +92,7 @@ def _grey_array(array: NDArray[Any]) -> Grey:
         raise DoapError(f"an image must be (H, W), (H, W, 3) or (H, W, 4), not {array.shape}")
     if array.dtype == np.bool_:
         values = array * np.uint8(255)
-    elif array.dtype == np.uint16:
+    elif array.dtype.newbyteorder("=") == np.uint16:
         values = _deep_to_bytes(array)
     elif array.dtype.kind == "f":
         _check_range(float(array.min()), float(array.max()))

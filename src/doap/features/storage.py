@@ -59,6 +59,8 @@ def load_record(path: Path, image: str | None = None) -> Record:
     check_suffix(path)
     if not path.is_file():
         raise DoapError(f"{path}: no such file")
+    if image is not None and path.suffix == ".npz":
+        raise DoapError(f"{path}: an archive of one record, without names; leave out {image}")
     try:
         if path.suffix == ".npz":
             arrays = read_archive(path)

@@ -91,7 +91,7 @@ def describe_folder(
     settings = settings or DescribeSettings()
     paths = [Path(images)] if isinstance(images, str | Path) else [Path(image) for image in images]
     named = [image for image in find_images(paths) if names is None or image.name in names]
-    mask_folder = None if masks is None else _check_masks(Path(masks))
+    mask_files = {} if masks is None else _find_masks(Path(masks), [image.name for image in named])
     store = feature_store(Path(output))
     if device != "cpu":
         if engine == "ray":
@@ -103,7 +103,7 @@ def describe_folder(
         store.open(identity, force)
         entries = []
         for image in named:
-            mask = _find_mask(mask_folder, image.name)
+            mask = mask_files.get(image.name)
             stamp = file_stamp([image.path] + ([mask] if mask else []), identity)
             if store.stamp(image.name) != stamp:
                 entries.append(_Entry(image.name, stamp, ImageFile(image.path, mask)))
@@ -132,12 +132,12 @@ def _store(store: FeatureStore, entry: _Entry, outcome: Outcome, summary: Descri
         summary.without_keypoints.append(entry.name)
 
 
-def _check_masks(folder: Path) -> Path:
+def _find_masks(folder: Path, names: list[str]) -> dict[str, Path]:
+    """Return the masks of the images that have one, by name."""
     if not folder.is_dir():
         raise DoapError(f"{folder}: no such folder of masks")
-    return folder
-
-
-def _find_mask(folder: Path | None, name: str) -> Path | None:
-    path = folder / f"{name}.png" if folder else None
-    return path if path and os.path.lexists(path) and path.is_file() else None  # a name may be too long for is_file
+    paths = {name: folder / f"{name}.png" for name in names}
+    found = {name: path for name, path in paths.items() if os.path.lexists(path) and path.is_file()}  # or too long
+    if names and not found:
+        raise DoapError(f"{folder}: no mask of any image; that of {names[0]} is called {names[0]}.png")
+    return found

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from doap.errors import DoapError
 from doap.files import printable
 from doap.folders.settings import DescribeSettings
@@ -47,7 +50,7 @@ class Failure:
     line: str
 
 
-Pixels = tuple[Grey, Grey | None]
+Pixels = tuple[Grey, NDArray[np.bool_] | None]
 """An image and its mask."""
 
 Outcome = Record | Failure
@@ -115,9 +118,9 @@ def load_model(settings: DescribeSettings, device: str) -> "Descriptor":
 
 
 def _read(file: ImageFile, exif_rotation: bool) -> Pixels:
-    from doap.images.reading import read_grey
+    from doap.images.reading import read_grey, read_mask
 
-    return read_grey(file.path, exif_rotation), read_grey(file.mask, exif_rotation) if file.mask else None
+    return read_grey(file.path, exif_rotation), read_mask(file.mask, exif_rotation) if file.mask else None
 
 
 def _describe(images: Sequence[Pixels], settings: DescribeSettings, model: "Descriptor") -> list[Record]:

@@ -186,8 +186,12 @@ def _check(
         return Filter(None, min_response)
     if tuple(mask.shape) != tuple(shape):
         raise DoapError(f"the mask is {_size(mask.shape)} but the image {_size(shape)} pixels; resize the mask")
-    array = mask.cpu().numpy() if isinstance(mask, Tensor) else np.asarray(mask)
-    return Filter(array != 0, min_response)
+    return Filter(mask_array(mask), min_response)
+
+
+def mask_array(mask: Mask) -> NDArray[np.bool_]:
+    """Return where a mask is not 0; a tensor may be of any type and on any device."""
+    return (mask != 0).cpu().numpy() if isinstance(mask, Tensor) else np.asarray(mask) != 0
 
 
 def _size(shape: Sequence[int]) -> str:

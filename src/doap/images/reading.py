@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from doap.errors import DoapError
 from doap.types import Grey
 
-PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm"})
+HAS_AVIF = find_spec("PIL.AvifImagePlugin") is not None  # from Pillow 11.3
+PHOTO_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm", ".gif", ".jp2"}
+) | (frozenset({".avif"}) if HAS_AVIF else frozenset())
+"""Suffixes, in lower case, of the files that are photos of a folder."""
+
 # All that Pillow may decode, whatever a file is called: for EPS, it would run Ghostscript. The first ones are found
 # without loading all of Pillow.
-FORMATS = ("JPEG", "PNG", "WEBP", "PPM", "BMP", "GIF", "TIFF", "JPEG2000") + (
-    ("AVIF",) if find_spec("PIL.AvifImagePlugin") else ()  # from Pillow 11.3
-)
+FORMATS = ("JPEG", "PNG", "WEBP", "PPM", "BMP", "GIF", "TIFF", "JPEG2000") + (("AVIF",) if HAS_AVIF else ())
 BAND_PIXELS = 1 << 22  # that are converted at a time, where the conversion takes many bytes per pixel
 
 SIZE_WARNING_FILTER = ("ignore", None, Image.DecompressionBombWarning, None, 0)  # as in `warnings.filters`
@@ -43,6 +47,23 @@ def read_grey(path: Path | str, exif_rotation: bool = True) -> Grey:
     """
     with open_image(Path(path), path) as image:
         return to_grey(ImageOps.exif_transpose(image) if exif_rotation else image)
+
+
+def read_mask(path: Path | str, exif_rotation: bool = True) -> NDArray[np.bool_]:
+    """Read a mask as (H, W) bool: where any channel but alpha is not 0, of whatever depth; alpha is ignored.
+
+    Args:
+        path: The file, in one of `FORMATS`; of a palette, the colours count.
+        exif_rotation: As of `read_grey`.
+
+    Raises:
+        DoapError: If the file does not exist or cannot be decoded.
+    """
+    with open_image(Path(path), path) as image:
+        upright = ImageOps.exif_transpose(image) if exif_rotation else image
+        pixels = np.asarray(upright.convert("RGB") if upright.mode in ("P", "PA", "CMYK", "YCbCr", "LAB") else upright)
+        channels = pixels.reshape(*pixels.shape[:2], -1)
+        return np.asarray((channels[:, :, :-1] if upright.mode in ("RGBA", "LA", "La") else channels).any(2))
 
 
 @contextmanager

@@ -64,6 +64,17 @@ def test_files_of_baselines_have_their_names() -> None:
         make_conf("nope")
 
 
+def test_weights_that_were_replaced_are_loaded_again(tmp_path: Path) -> None:
+    path, image = tmp_path / "own.safetensors", torch.rand(1, 1, 100, 100)
+    for name in ("doap-demo-128", "doap-tiny-128"):
+        shutil.copy(find_weights(name), path)
+        write_card(path, read_card(find_weights(name)))
+        extractor = ExtractorMethods()
+        extractor._init({"name": "doap", "model_name": str(path), "max_keypoints": 20})
+        expected = detect_and_describe(image[0], load(name), max_keypoints=20).descriptors
+        np.testing.assert_array_equal(extractor._forward({"image": image})["descriptors"][0].T, expected)
+
+
 def test_configurations_are_checked() -> None:
     names = ("128", "128-open", "256b", "large-128", "st-128", "st-256b", "tiny-128", "tiny-256b")
     assert set(confs) == {f"doap-{name}" for name in names}

@@ -118,13 +118,15 @@ class ExtractorMethods:
         self.model_name = str(self.options.pop("model_name"))
         if self.options["max_keypoints"] == -1:  # all, in hloc
             self.options["max_keypoints"] = None
-        _load(self.model_name, torch.device("cpu"))
+        _, self.checksum = identify_model(self.model_name)
+        _load(self.model_name, self.checksum, torch.device("cpu"))
 
     def _forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
         """Detect and describe keypoints of a (1, 1, H, W) or (1, 3, H, W) image in 0..1."""
         image = data["image"][0]
         # Interpolation can leave 0..1 by rounding.
-        features = detect_and_describe(image.clamp(0, 1), _load(self.model_name, image.device), **self.options)
+        model = _load(self.model_name, self.checksum, image.device)
+        features = detect_and_describe(image.clamp(0, 1), model, **self.options)
         responses = np.zeros(len(features)) if features.responses is None else features.responses
         # hloc rounds float32, and only that, to float16: keypoints would move by half a pixel beyond 1,024 pixels, and
         # responses of some detectors overflow.
@@ -172,7 +174,7 @@ def _read_options(conf: Conf, defaults: Conf) -> Conf:
 
 
 @functools.cache
-def _load(name: str, device: torch.device) -> Descriptor:
+def _load(name: str, checksum: str, device: torch.device) -> Descriptor:  # noqa: ARG001 - weights may be replaced
     return load(name, device)
 
 
