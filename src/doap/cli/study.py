@@ -79,7 +79,7 @@ def study(
         images = _open_pairs(pairs, detector, keypoints, extents, target)
         evaluated_by["pairs"] = {"data": str(pairs.absolute()), "count": len(images.pairs),
                                  "labelled": len(images.labelled), "detector": detector,
-                                 "keypoints": keypoints, "extents": extents,
+                                 "keypoints": keypoints, "extents": extents, "of two extents": "the centre's",
                                  "fingerprint": fingerprint_folder(pairs)}  # fmt: skip
     say(f"training on {training_set}, evaluating on {validation_set}")
     title = f"{Path(file).stem}, trained on {data.resolve().name}, evaluated on {(pairs or val).resolve().name}"

@@ -75,6 +75,18 @@ class Descriptor(nn.Module):
         """Return the best extent for a detector of doap, or for "orb", "akaze", "brisk", "gftt" or "fast" of OpenCV."""
         return best_extent(self.extents, detector, self.extent)
 
+    def extent_at(self, extent: float | None, detector: str) -> float:
+        """Return the extent of patches in a comparison of models at one extent.
+
+        Args:
+            extent: The extent; for a network with surroundings, that of the centre, which is half that of the patch.
+                None is the best one for the detector.
+            detector: Name of the detector.
+        """
+        if extent is None:
+            return self.extent_for(detector)
+        return 2 * extent if self.network.two_extents else extent
+
     def with_network(self, network: PatchNetwork) -> "Descriptor":
         """Return a model with another form of the network, the same in all else."""
         return Descriptor(network, self.kind, self.extent, self.name, self.extents, self.prefixes)

@@ -26,6 +26,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "pairs"
 
 
+def ap_of_eval_pairs(folder: Path, cache: Path, name: str, extent: float | None) -> float:
+    (method,) = open_methods([name], extent=extent, cache=DescriptorCache(cache), detector="dog")
+    reader = PairReader("dog", 150)
+    return float(np.mean([float(score_pair(reader.open(files), method)["ap"] or 0) for files in find_pairs(folder)]))
+
+
 @pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b"])
 def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -> None:
     calls: list[tuple[int, int]] = []
@@ -34,13 +40,17 @@ def test_the_ap_is_that_of_eval_pairs(folder: Path, tmp_path: Path, name: str) -
     measures = evaluator.measure(load(name, fast=False))
     assert list(measures) == ["pairs", "pairs at own", "pairs at 4.0"]
     for extent, measure in ((None, "pairs at own"), (4.0, "pairs at 4.0")):
-        cache = DescriptorCache(tmp_path / "cache")
-        (method,) = open_methods([name], extent=extent, cache=cache, detector="dog")
-        reader = PairReader("dog", 150)
-        expected = [float(score_pair(reader.open(files), method)["ap"] or 0) for files in find_pairs(folder)]
-        assert measures[measure] == pytest.approx(np.mean(expected), abs=1e-6)
+        expected = ap_of_eval_pairs(folder, tmp_path / "cache", name, extent)
+        assert measures[measure] == pytest.approx(expected, abs=1e-6)
     assert measures["pairs"] == pytest.approx((measures["pairs at own"] + measures["pairs at 4.0"]) / 2)
     assert measures["pairs at own"] > measures["pairs at 4.0"] + 1
+
+
+def test_the_extent_of_a_network_with_surroundings_is_that_of_the_centre(folder: Path, tmp_path: Path) -> None:
+    evaluator, model = PairsEvaluator(folder, "dog", 150, [4.0]), load("doap-128", fast=False)
+    measured = evaluator.measure(model)["pairs"]
+    assert measured == pytest.approx(ap_of_eval_pairs(folder, tmp_path / "cache", "doap-128", 4.0), abs=1e-6)
+    assert measured != evaluator.evaluate_at(model, 4.0).ap
 
 
 def test_a_models_own_extent_is_that_of_the_detector(folder: Path, tmp_path: Path) -> None:

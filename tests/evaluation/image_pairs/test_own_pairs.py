@@ -36,6 +36,17 @@ def test_pairs_are_scored_drawn_and_broken_ones_left_out(tmp_path: Path, methods
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["a-a.png-b.png.png", "c-a.png-b.png.png"]
 
 
+def test_pairs_with_similar_names_have_drawings_of_their_own(tmp_path: Path, methods: list[Method]) -> None:
+    data, drawn = tmp_path / "pairs", tmp_path / "drawn"
+    for number, name in enumerate(("room a", "room-a", "room-A", "x")):
+        write_pair(data / name, number)
+    (data / "x" / "b.png").write_bytes(b"not an image")
+    for _ in range(2):  # a second run writes the same files
+        ImagePairs(data, keypoints=80, drawings=drawn).evaluate(methods[:1])
+        names = sorted(path.name.replace("a.png-b.png", "*") for path in drawn.iterdir())
+        assert names == ["room-A-*-2.png", "room-a-*-3.png", "room-a-*.png"]
+
+
 def test_without_a_readable_pair_there_is_no_result(tmp_path: Path, methods: list[Method]) -> None:
     for number, name in enumerate(("a", "b")):
         write_pair(tmp_path / "pairs" / name, number)

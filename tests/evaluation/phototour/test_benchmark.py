@@ -198,6 +198,7 @@ def test_a_card_names_any_number_of_any_scenes(folder: Path, tmp_path: Path) -> 
         ("liberty", "liberty"), ("phototour-notredame", "notredame"), ("doap_yosemite", "yosemite"),
         ("Liberty", "liberty"), ("liberty-2", ""), ("deliberty", ""), ("", ""), ("mine", ""),
         ("phototour-a", "a"), ("split-a", ""), ("phototour-deliberty", "deliberty"),
+        ("doap-liberty@64", "liberty"), ("phototour-a@64", "a"), ("mine@64", ""), ("liberty@", ""),
     ],
 )  # fmt: skip
 def test_scenes_end_names(name: str, scene: str) -> None:

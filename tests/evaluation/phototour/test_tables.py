@@ -33,6 +33,13 @@ def test_three_trainings_are_one_row_with_its_mean() -> None:
     ]
 
 
+def test_prefixes_of_three_trainings_are_one_row_beside_that_of_the_whole() -> None:
+    prefixes = [model(f"doap-{scene}@64", scene, dimensions=64) for scene in SCENES]
+    rows = measured_rows(result(*prefixes, *(model(f"doap-{scene}", scene) for scene in SCENES)))
+    assert [row.cells[:2] for row in rows] == [("doap@64", "64"), ("doap", "128")]
+    assert rows[0].cells[2:] == ("10.00", "20.00", "1.00", "21.00", "2.00", "12.00", f"{66 / 6:.2f}")
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_model_called_as_a_method_is_a_row_of_its_own(order: int) -> None:
     models = [model("doap-liberty", "liberty"), model("doap")][::order]
@@ -67,6 +74,8 @@ def test_a_missing_training_is_a_dash_and_leaves_no_mean() -> None:
         (model("a-notredame", "notredame", "binary"), ["a", "a-notredame"]),
         (model("a_liberty", "liberty"), ["a", "a_liberty"]),
         (model("notredame", "notredame"), ["a", "notredame"]),
+        (model("notredame@64", "notredame", dimensions=64), ["a", "notredame@64"]),
+        (model("a-notredame@64", "notredame", dimensions=64), ["a", "a@64"]),
         (model("a-notredame", "yosemite"), ["a", "a-notredame"]),  # the card says otherwise
     ],
 )

@@ -122,7 +122,7 @@ class Method:
         self.model = to_inference(model)
         self._exact = model
         self.in_image = extent is None and spec in IN_IMAGE
-        self.extent = model.extent_for(detector) if extent is None else extent * (2 if model.network.two_extents else 1)
+        self.extent = model.extent_at(extent, detector)
         self._extractor = extractor
         self._cache = cache
 

@@ -43,8 +43,7 @@ class PairsEvaluator:
         folder: Folder of image pairs, see `doap.datasets.sets.image_pairs`.
         detector: Name of a detector in `DETECTORS`, or a function, see `doap.images.detection.detect`.
         keypoints: Number of strongest keypoints per image.
-        extents: Extents at which patches are extracted; None is the model's own extent for the detector. Scores are
-            averaged over the extents.
+        extents: Extents at which models are compared, see `Descriptor.extent_at`. Scores are averaged over them.
         device: Device that extracts patches.
         progress: Callback, called as `progress(done, total)` with numbers of pairs read.
 
@@ -89,7 +88,9 @@ class PairsEvaluator:
             "correct", the mean rate of correct matches, if there are pairs with labelled points.
         """
         optimized = to_inference(model)
-        scores = {extent: self.evaluate_at(optimized, extent) for extent in self.extents}
+        scores = {
+            extent: self.evaluate_at(optimized, optimized.extent_at(extent, self.detector)) for extent in self.extents
+        }
         measures = {"pairs": float(np.mean([score.ap for score in scores.values()]))}
         if len(scores) > 1:
             measures |= {f"pairs at {extent or 'own'}": score.ap for extent, score in scores.items()}
@@ -97,7 +98,7 @@ class PairsEvaluator:
         return measures | ({"correct": float(np.mean(correct))} if correct else {})
 
     def evaluate_at(self, model: Descriptor, extent: float | None) -> PairsScore:
-        """Evaluate a model as it is at one extent; None is its own extent for the detector."""
+        """Evaluate a model as it is on whole patches of one extent; None is its own extent for the detector."""
         patches = self._extract(model.input_size, extent or model.extent_for(self.detector))
         ends = np.cumsum([len(view.frames) for view in self._views])
         parts = np.split(describe_patches(patches, model), ends[:-1])

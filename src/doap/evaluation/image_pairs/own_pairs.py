@@ -92,14 +92,15 @@ class ImagePairs:
     def _open(self, pair_files: Sequence[PairFiles], method: Method, left_out: list[str]) -> Iterator[ImagePair]:
         """Yield the pairs that can be read, drawn if requested; append the errors of the others to `left_out`."""
         reader = PairReader(self.detector, self.keypoints, self.geometry)
-        for files in pair_files:
+        taken = set[str]()
+        for number, files in enumerate(pair_files, 1):
             try:
                 pair = reader.open(files)
             except DoapError as error:
                 left_out.append(str(error))
                 continue
             if self.drawings:
-                draw_pair_matches(pair, method, self.drawings / f"{_file_name(pair)}.png")
+                draw_pair_matches(pair, method, self.drawings / f"{_free_name(pair, number, taken)}.png")
             yield pair
 
     @staticmethod
@@ -126,6 +127,15 @@ def draw_pair_matches(pair: ImagePair, describer: FrameDescriber, path: Path) ->
     )
     points = pair.first.frames[verified[:, 0], :, 2], pair.second.frames[verified[:, 1], :, 2]
     draw_matches(pair.first.image, pair.second.image, *points, title, path, correct)
+
+
+def _free_name(pair: ImagePair, number: int, taken: set[str]) -> str:
+    """Return the file name of a pair, with its number if another pair has that name; add it to those taken."""
+    name = _file_name(pair)
+    while name.lower() in taken:  # some file systems ignore case
+        name = f"{name}-{number}"
+    taken.add(name.lower())
+    return name
 
 
 def _file_name(pair: ImagePair) -> str:

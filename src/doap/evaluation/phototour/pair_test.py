@@ -113,16 +113,31 @@ def folder_scene(name: str) -> str:
 def scene_of(name: str) -> str:
     """Return the scene that the name of a folder or model tells; an empty string if it tells none.
 
-    It is the name after "phototour-", or the scene of the paper that the name ends in, as in "doap-liberty".
+    It is the name after "phototour-", or the scene of the paper that the name ends in, as in "doap-liberty"; the length
+    of a prefix is no part of it.
 
     Example:
-        >>> scene_of("phototour-a"), scene_of("doap-liberty"), scene_of("mine")
-        ('a', 'liberty', '')
+        >>> scene_of("phototour-a"), scene_of("doap-liberty"), scene_of("doap-liberty@64"), scene_of("mine")
+        ('a', 'liberty', 'liberty', '')
     """
-    ending = re.search(rf"(?:^|[-_. ])({'|'.join(SCENES)})$", name.lower())
+    base, _ = split_ending(name.lower())
+    ending = re.search(rf"(?:^|[-_. ])({'|'.join(SCENES)})$", base)
     if ending:
         return ending[1]
-    return name.lower().removeprefix(PREFIX) if name.lower().startswith(PREFIX) else ""
+    return base.removeprefix(PREFIX) if base.startswith(PREFIX) else ""
+
+
+def split_ending(name: str) -> tuple[str, str]:
+    """Split the length of a prefix off the name of a model.
+
+    Unlike `doap.networks.split_length`, it looks for no files: the name may be that of a result made elsewhere.
+
+    Example:
+        >>> split_ending("doap-liberty@64"), split_ending("doap-liberty")
+        (('doap-liberty', '@64'), ('doap-liberty', ''))
+    """
+    base = re.sub(r"@[0-9]+$", "", name)
+    return base, name[len(base) :]
 
 
 def fpr95(model: Descriptor, test: PairTest | Path, progress: Progress = no_progress) -> float:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from doap.evaluation.harness.published import notes, published, size, sources
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
-from doap.evaluation.phototour.pair_test import SCENES, order_scenes
+from doap.evaluation.phototour.pair_test import SCENES, order_scenes, split_ending
 
 Combinations = tuple[tuple[str, str], ...]
 """Training scene and test scene of each column; the training scene is empty where none was trained on."""
@@ -85,13 +85,13 @@ def _group_models(models: list[dict[str, Any]]) -> list[tuple[str, list[dict[str
     """Group models that are one method trained on different scenes: their names differ only in the scene at the end.
 
     Returns:
-        Name and models of each method. A method whose name is also that of a model has the names of its models.
+        Name and models of each method, for prefixes with their length. A method whose name is also that of a model has
+        the names of its models.
     """
     groups: dict[tuple[str, bool], list[dict[str, Any]]] = {}  # by name, and whether it is without the scene
     for model in models:
         name, scene = str(model["name"]), model["trained on"]
-        stem = re.sub(rf"(?:^|[-_. ]+){re.escape(scene)}$", "", name, flags=re.IGNORECASE) if scene else name
-        stem = "" if stem == name else stem
+        stem = _without_scene(name, scene) if scene else ""
         others = groups.get((stem, True), [])
         is_same_size = all((o["kind"], o["dimensions"]) == (model["kind"], model["dimensions"]) for o in others)
         if stem and is_same_size and scene not in [other["trained on"] for other in others]:
@@ -102,6 +102,18 @@ def _group_models(models: list[dict[str, Any]]) -> list[tuple[str, list[dict[str
         (" + ".join(str(model["name"]) for model in group) if joined and (name, False) in groups else name, group)
         for (name, joined), group in groups.items()
     ]
+
+
+def _without_scene(name: str, scene: str) -> str:
+    """Return the name of a model without the scene at its end, or before the length of a prefix at its end.
+
+    Returns:
+        "doap" for "doap-liberty", "doap@64" for "doap-liberty@64"; an empty string if nothing else is left or the name
+        has no such end.
+    """
+    base, length = split_ending(name)
+    stem = re.sub(rf"(?:^|[-_. ]+){re.escape(scene)}$", "", base, flags=re.IGNORECASE)
+    return "" if stem in ("", base) else stem + length
 
 
 def _combinations_of(result: Result | None) -> Combinations:
