@@ -27,7 +27,7 @@ from torch import nn
 import doap
 from doap.bridges.hub import from_pretrained, push_to_hub, save_pretrained
 from doap.networks.architecture import Architecture, build_network
-from doap.networks.card import Origin, read_card
+from doap.networks.card import Origin, read_card, write_card
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import WEIGHTS_FOLDER
 from support.hub_server import HubServer, serving_hub
@@ -203,6 +203,15 @@ def test_a_prefix_is_a_model_of_its_own(tmp_path: Path) -> None:
     np.testing.assert_array_equal(doap.describe_patches(PATCHES, from_pretrained(whole, dimensions=64)), expected)
     assert from_pretrained(saved, dimensions=32).name == "nested@32"
     assert from_pretrained(saved, int8=True).network.dimensions == 64
+
+
+def test_a_prefix_has_its_own_weights_though_the_name_of_the_whole_has_a_length(tmp_path: Path) -> None:
+    path = Path(nested_copy("doap-tiny-128", tmp_path, [64]))
+    write_card(path, read_card(path).model_copy(update={"name": "nested@64"}))
+    model = from_pretrained(save_pretrained(f"{path}@64", tmp_path / "short"))
+    assert (model.name, model.network.dimensions) == ("nested@64", 64)
+    whole = save_pretrained(path, tmp_path / "whole") / "model.safetensors"
+    assert whole.read_bytes() == path.read_bytes()
 
 
 def test_folders_and_repositories_are_named_with_a_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 import doap as package
 from doap.evaluation.harness.cards import card_facts
 from doap.networks.baselines.tfeat import TFeat
+from doap.networks.card import Origin, read_card, write_card
 from support.command_line import Doap
 from support.small_models import with_extents
 
@@ -34,6 +35,19 @@ def test_a_card_is_printed_whole(doap: Doap, tmp_path: Path) -> None:
         facts = card_facts(spec)
         assert [line[14:] for line in lines[1:]] == [line for each in facts.values() for line in each]
         assert [line[2:14].strip() for line in lines[1:] if line[2] != " "] == list(facts)
+
+
+def test_long_headings_are_apart_from_their_values(doap: Doap, tmp_path: Path) -> None:
+    spec = Path(with_extents(tmp_path / "mine.safetensors"))
+    card = read_card(spec)
+    notes = {"initial_weights": "start", "validation_fingerprint": "0a1b"}
+    write_card(spec, card.model_copy(update={"origin": Origin(notes=notes)}))
+    status, shown, _ = doap("models", str(spec))
+    assert status == 0
+    column = 2 + len("validation_fingerprint") + 1
+    facts = card_facts(str(spec))
+    rows = [(heading, line) for heading, lines in facts.items() for line in lines]
+    assert [(row[:column].strip(), row[column:]) for row in shown.splitlines()[1:]] == rows
 
 
 @pytest.mark.parametrize("baseline", ["sift", "tfeat.safetensors"])

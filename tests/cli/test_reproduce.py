@@ -110,6 +110,15 @@ def test_steps_are_for_look_alike_sets(doap: Doap) -> None:
     assert error.startswith("doap: --steps is for look-alike sets")
 
 
+def test_steps_are_not_for_quick_trainings(doap: Doap, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    words = ("--data", "look-alike", "--photos", "photos", "-o", "out", "--quick", "--steps", "100")
+    code, _, error = doap("reproduce", "table-1", *words, "--dry-run")
+    assert (code, error.count("\n")) == (1, 1)
+    assert error.startswith("doap: --steps has no effect with --quick")
+    assert not (tmp_path / "out").exists()
+
+
 def test_look_alike_sets_need_photos(doap: Doap) -> None:
     code, _, error = doap("reproduce", "table-1", "--data", "look-alike", "-o", "out")
     assert (code, error.count("\n")) == (1, 1)

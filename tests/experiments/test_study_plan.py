@@ -112,3 +112,24 @@ def test_what_is_tuned_cannot_be_set() -> None:
     with pytest.raises(DoapError, match=r"--set lr: is tuned by run ap of objectives\.yaml; leave it out"):
         read_study("objectives", [" lr=0.1"])
     assert read_study("objectives", ["epochs=1"]).runs["ap"]["lr=1.0"].epochs == 1
+
+
+def test_seeds_are_those_of_the_file_alone() -> None:
+    with pytest.raises(DoapError, match=r"^--set seed: .*; leave it out, or change seeds in objectives\.yaml$"):
+        read_study("objectives", ["epochs=1", " seed = 5"])
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (("epochs: 2}", "epochs: 2, seed: 5}"), "settings"),
+        (("epochs: 3}", "epochs: 3, seed: 5}"), "run hardnet: settings"),
+        (("tune: {lr: [0.1, 1]}", "tune: {seed: [1, 2]}"), "tune"),
+        (("tune: {momentum: [0.5, 0.9]}", "tune: {seed: [1, 2]}"), "run hardnet: tune"),
+    ],
+)
+def test_a_seed_in_the_file_beside_its_seeds_is_one_line(tmp_path: Path, change: tuple[str, str], place: str) -> None:
+    (tmp_path / "s.yaml").write_text(FILE.replace(*change))
+    with pytest.raises(DoapError, match=rf"s\.yaml: {place}: seed: .* leave it out$") as caught:
+        read_study(tmp_path / "s.yaml")
+    assert "\n" not in str(caught.value)

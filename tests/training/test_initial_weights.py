@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from doap import DoapError, Recipe, load, read_recipe
-from doap.networks.card import TrainingSet, read_card, write_card
+from doap.networks.card import DataSource, TrainingSet, read_card, write_card
 from doap.networks.registry import find_weights
 from doap.training import trainer
 from doap.training.distributed import make_fabric
+from doap.training.run_folder import DataSpec
 from doap.training.trainer import Trainer, train
 from support.trainings import SMALL, noisy_patches, same_weights, stop_after
 
@@ -65,6 +66,27 @@ def test_the_start_is_recorded(trained: Path, tmp_path: Path) -> None:
     assert origin.notes["initial_weights"] == expected
     assert origin.recipe["initial_weights"] == str(copy)
     assert hpatches in origin.training_sets  # benchmarks know what the model has seen, whoever trained it
+
+
+def test_the_provenance_of_the_start_is_inherited(trained: Path, tmp_path: Path) -> None:
+    card = read_card(trained)
+    sources = [DataSource(source="a", licence="no licence stated", photos=3)]
+    origin = card.origin.model_copy(
+        update={"licence": "MIT", "data": "photos", "sources": sources, "figures": {"AP %": 80.0},
+                "notes": {"command": "doap train", "limits": "photographs only"}}
+    )  # fmt: skip
+    start = tmp_path / "start.safetensors"
+    start.write_bytes(trained.read_bytes())
+    write_card(start, card.model_copy(update={"origin": origin}))
+    recipe = start_from(start, val_fraction=0.5)
+    train(recipe, noisy_patches(), tmp_path / "run", source=DataSpec(["own"]))
+    for weights in ("weights.safetensors", "best.safetensors"):
+        tuned = read_card(tmp_path / "run" / weights).origin
+        assert (tuned.licence, tuned.data, tuned.sources) == ("MIT", "photos; own", sources)
+        assert tuned.notes["limits"] == "photographs only"
+        assert "command" not in tuned.notes
+        assert "AP %" not in tuned.figures
+        assert tuned.training_sets == [TrainingSet(path="own"), *origin.training_sets]
 
 
 def test_an_interrupted_fine_tuning_resumes_to_the_same_bits(trained: Path, tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from doap import DoapError, PatchSet, load
+from doap import DoapError, FrameSet, PatchSet, load
 from doap.training import trainer
 from doap.training.data_cache import split_val
 from doap.training.log import read_validation
 from doap.training.trainer import train
-from doap.training.validation import Validation
+from doap.training.validation import Validation, check_validation
 from support.trainings import SMALL, VALIDATED, noisy_patches, same_files, stop_after
 
 
@@ -44,3 +45,17 @@ def test_a_set_of_one_scene_is_refused_before_there_is_a_run(tmp_path: Path) -> 
     with pytest.raises(DoapError, match=r"val_fraction=0.5: a split keeps scenes whole.* with --set val_fraction=0"):
         train(VALIDATED, patches, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_frame_set_needs_views_for_the_validation_too(noise: PatchSet, frames: FrameSet, tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=r"^validation: a frame set needs views_per_group; .*; or leave out --val$"):
+        train(SMALL, noise, tmp_path / "run", validation=frames)
+    assert not (tmp_path / "run").exists()
+
+
+def test_errors_name_the_validation_set_and_how_to_do_without_it() -> None:
+    single = PatchSet([np.zeros((4, 32, 32), np.uint8)], np.arange(4), np.arange(4))  # no patch has a match
+    with pytest.raises(DoapError, match=r"^validation: no group of this set has two .*; or set val_fraction=0$"):
+        check_validation(single, SMALL)
+    with pytest.raises(DoapError, match=r"^validation: no group of this set has two .*; or leave out --val$"):
+        check_validation(single, SMALL, is_given=True)

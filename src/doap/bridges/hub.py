@@ -161,7 +161,8 @@ def _write_folder(model: str | Path, folder: Path, repo_id: str | None = None) -
     if card is None:
         raise DoapError(f"{model}: a baseline without a card; write one with doap convert")
     descriptor, weights = load(model, fast=False), find_weights(str(model))  # refuses files that do not agree
-    is_whole = descriptor.name == read_card(weights).name
+    # Not by their names: that of a whole model may end in a length, too.
+    is_whole = descriptor.network.dimensions == read_card(weights).architecture.dimensions
     content = weights.read_bytes() if is_whole else serialize_weights(descriptor)
     card = card.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
     (folder / HUB_WEIGHTS).write_bytes(content)

@@ -9,6 +9,7 @@ from doap.cli.eval_options import print_table
 from doap.networks import DEFAULT_MODEL
 
 EXAMPLE = f"Example: doap models {DEFAULT_MODEL}"
+MIN_WIDTH = 12  # of the column of headings, the same for all models but those with longer headings
 
 
 def models(
@@ -29,9 +30,11 @@ def models(
         print_table(models_table(list_models()))
     elif card := find_card(name):
         say(card.name, style="bold")
-        for heading, lines in card_facts(name).items():
+        facts = card_facts(name)
+        width = max(MIN_WIDTH, *(len(heading) + 1 for heading in facts))
+        for heading, lines in facts.items():
             for number, line in enumerate(lines):
-                say(f"  {'' if number else heading:<12}{line}")
+                say(f"  {'' if number else heading:<{width}}{line}")
     else:
         model = load(name, fast=False)  # raises for unknown weights
         say(f"{name}: a baseline without a card ({model.kind}, {model.bytes} bytes, extent {model.extent:g})")

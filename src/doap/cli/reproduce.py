@@ -70,6 +70,8 @@ def reproduce(
     find_targets(targets, known)
     if steps and not folder.is_look_alike:
         raise DoapError("--steps is for look-alike sets; on the official ones, recipes have the epochs of the paper")
+    if steps and quick:
+        raise DoapError("--steps has no effect with --quick, whose trainings take a few batches; leave out one of them")
     target = choose_device(device)
     if photos and not dry_run:
         _make_look_alike(photos, folder.folder, quick)

@@ -94,6 +94,7 @@ def read_study(name_or_path: str | Path, settings: list[str] | None = None) -> S
     path = STUDIES_FOLDER / f"{name_or_path}.yaml" if str(name_or_path) in list_studies() else Path(name_or_path)
     file = _read_file(path)
     overrides = list(settings or [])
+    _check_seed(path, file, overrides)
     try:
         study = Study(read_recipe(file.recipe, [*_to_texts(file.settings), *overrides]), file.seeds)
     except DoapError as error:
@@ -112,6 +113,23 @@ def read_study(name_or_path: str | Path, settings: list[str] | None = None) -> S
         except DoapError as error:
             raise DoapError(f"{path}: run {name}: {error}") from error
     return study
+
+
+def _check_seed(path: Path, file: _StudyFile, overrides: list[str]) -> None:
+    """Check that only `seeds` sets the seeds of the trainings; another one would have no effect.
+
+    Raises:
+        DoapError: If the file or an override sets the key `seed`.
+    """
+    if "seed" in setting_keys(overrides):
+        raise DoapError(f"--set seed: a study has the seeds of its file; leave it out, or change seeds in {path.name}")
+    places = {"settings": file.settings, "tune": file.tune}
+    for name, run in file.runs.items():
+        if run is not None:
+            places |= {f"run {name}: settings": run.settings, f"run {name}: tune": run.tune or {}}
+    for place, values in places.items():
+        if "seed" in setting_keys(values):
+            raise DoapError(f"{path}: {place}: seed: a study has the seeds of its list seeds; leave it out")
 
 
 def _recipes_to_tune(recipe: str, texts: list[str], tuning: dict[str, list[Any]]) -> dict[str, Recipe]:

@@ -22,6 +22,8 @@ HUB_WEIGHTS, HUB_CARD = "model.safetensors", "config.json"
 UNSTATED = "no licence"
 """How the licence of a source begins that states none."""
 
+INHERITED_NOTES = ("conversion", "limits")  # the others describe the training of the base model alone
+
 
 class DataSource(BaseModel):
     """Number of training photos from one source under one licence."""
@@ -150,6 +152,26 @@ def add_conversion(origin: Origin, step: str) -> Origin:
     """Return the provenance of a converted model: without figures, which are not its own, and with a note."""
     history = "; ".join([*([origin.notes["conversion"]] if "conversion" in origin.notes else []), step])
     return origin.model_copy(update={"figures": {}, "notes": {**origin.notes, "conversion": history}})
+
+
+def inherit_origin(base: Origin, origin: Origin) -> Origin:
+    """Return the provenance of a model whose training started from another model.
+
+    Its weights still depend on everything that the base model was trained on; figures of the base are not its own.
+
+    Args:
+        base: Provenance of the model that the training started from.
+        origin: Provenance of the training; its training sets include those of the base.
+    """
+    inherited = {key: base.notes[key] for key in INHERITED_NOTES if key in base.notes}
+    return origin.model_copy(
+        update={
+            "licence": base.licence,
+            "data": "; ".join(filter(None, (base.data, origin.data))),
+            "sources": [*base.sources, *origin.sources],
+            "notes": {**inherited, **origin.notes},
+        }
+    )
 
 
 def card_path(weights: Path) -> Path:

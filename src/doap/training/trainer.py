@@ -20,11 +20,11 @@ from doap.extents import check_extent
 from doap.files import write_text
 from doap.locking import only_writer
 from doap.networks.architecture import build_network, shapes_of
-from doap.networks.card import Origin
+from doap.networks.card import Origin, TrainingSet, inherit_origin
 from doap.networks.descriptor import Descriptor, check_device, to_input
 from doap.networks.feature_maps import FeatureMapNetwork
 from doap.networks.network import PatchNetwork
-from doap.networks.registry import save
+from doap.networks.registry import find_card, save
 from doap.networks.spatial_transformer import prediction_parameters
 from doap.objectives import backward_in_chunks
 from doap.training.averaging import MovingAverage
@@ -138,7 +138,7 @@ def train(
         check_mined(mined, recipe, data, validation)
     cache = cache or DataCache()
     data, validation = check_training(recipe, data, validation, cache)
-    origin = Origin(data=", ".join(source.data), training_sets=training_sets, recipe=recipe.model_dump(), notes=info)
+    origin = _describe_origin(recipe, source, training_sets, info)
     with ExitStack() as stack:
         if is_rank_zero():
             stack.enter_context(only_writer(run, inside=True))
@@ -173,12 +173,29 @@ def check_training(recipe: Recipe, data: Data, validation: Data | None, cache: D
             f"width={recipe.width} and dimensions={recipe.dimensions} give a network of {parameters:,} parameters; "
             f"lower them, to at most {MAX_PARAMETERS:,} parameters"
         )
+    is_given = validation is not None
     if recipe.val_fraction and validation is None:
         data, validation = cache.split(data, recipe)
     check_batches(data, recipe)
     if validation is not None:
-        check_validation(validation, recipe)
+        check_validation(validation, recipe, is_given)
     return data, validation
+
+
+def _describe_origin(
+    recipe: Recipe, source: DataSpec, training_sets: list[TrainingSet], info: dict[str, Any]
+) -> Origin:
+    """Return the provenance of the model of a training, with that of the model it starts from, if any.
+
+    Args:
+        recipe: Recipe of the training.
+        source: Origin of the data.
+        training_sets: What the model depends on, the training sets of the initial weights included.
+        info: Content of run.json.
+    """
+    origin = Origin(data=", ".join(source.data), training_sets=training_sets, recipe=recipe.model_dump(), notes=info)
+    base = None if recipe.initial_weights is None else find_card(recipe.initial_weights)
+    return inherit_origin(base.origin, origin) if base else origin
 
 
 class Trainer:

@@ -89,18 +89,24 @@ class Validation:
         return exact_average_precisions(distances, same, listed)
 
 
-def check_validation(data: Data, recipe: Recipe) -> Recipe:
+def check_validation(data: Data, recipe: Recipe, is_given: bool = False) -> Recipe:
     """Check that a set can validate the trainings of a recipe, and return the recipe of its batches.
+
+    Args:
+        data: Scenes that are not trained on.
+        recipe: Recipe of the trainings.
+        is_given: Whether the set was given by `--val` instead of split from the training set, for errors.
 
     Raises:
         DoapError: If the recipe does not fit the set, or the set is too small for a batch.
     """
-    batch_size = min(MAX_BATCH_SIZE, _largest_batch(data, recipe))
-    sampling = recipe.model_copy(update={"batch_size": batch_size, "source_weights": None})
     try:
+        batch_size = min(MAX_BATCH_SIZE, _largest_batch(data, recipe))
+        sampling = recipe.model_copy(update={"batch_size": batch_size, "source_weights": None})
         sampler = check_batches(data, sampling)
     except DoapError as error:
-        raise DoapError(f"validation: {error}; or set val_fraction=0") from None
+        advice = "leave out --val" if is_given else "set val_fraction=0"
+        raise DoapError(f"validation: {error}; or {advice}") from None
     if not sampler.count(0):
         raise DoapError("the validation set is too small for a batch; raise val_fraction or lower batch_size")
     return sampling
@@ -134,6 +140,8 @@ class CommonValidation:
 
 def _largest_batch(data: Data, recipe: Recipe) -> int:
     """Return the largest batch size that a set allows."""
+    if data.is_jittered and recipe.views_per_group is None:
+        return MAX_BATCH_SIZE  # refused by check_batches, whatever the size
     items = GroupItems(data, recipe.views_per_group)
     if recipe.sampling == "pools" and recipe.views_per_group:
         _, groups = np.unique(data.group_sequences[items.usable], return_counts=True)

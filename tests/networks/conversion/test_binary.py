@@ -13,7 +13,7 @@ from doap.networks.baselines.tfeat import TFeat
 from doap.networks.card import Origin, read_card
 from doap.networks.conversion import binarise
 from doap.networks.descriptor import Descriptor
-from doap.networks.registry import save
+from doap.networks.registry import find_card, save
 
 
 def save_random(path: Path, kind: str = "real", dimensions: int = 16, network: str = "l2net") -> Path:
@@ -56,6 +56,17 @@ def test_a_shipped_model_is_found_by_its_name(tmp_path: Path) -> None:
     card = read_card(binarise("doap-demo-128", tmp_path / "x.safetensors"))
     assert (card.kind, card.architecture.dimensions) == ("binary", 128)
     assert card.origin.recipe["kind"] == "real"  # how it was trained
+
+
+@pytest.mark.parametrize("name", ["doap-demo-128", "doap-128@64"])
+def test_a_calibrated_model_stays_calibrated(tmp_path: Path, name: str) -> None:
+    output = binarise(name, tmp_path / "bits.safetensors")
+    card = find_card(name)
+    assert card is not None
+    assert read_card(output).activation_ranges == card.activation_ranges
+    patches = np.random.default_rng(0).integers(0, 256, (20, 32, 32), dtype=np.uint8)
+    floats, integers = (doap.describe_patches(patches, doap.load(output, int8=int8)) for int8 in (False, True))
+    assert np.unpackbits(floats ^ integers, axis=1).mean() < 0.05
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ a positive number: the signs are those of the activations.
 from pathlib import Path
 
 from doap.errors import DoapError
-from doap.networks.card import add_conversion
+from doap.networks.card import add_conversion, read_card, write_card
 from doap.networks.conversion.output import check_output
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import find_card, load, save
@@ -18,8 +18,8 @@ from doap.networks.registry import find_card, load, save
 def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
     """Write the binary model whose bits are the signs of a real-valued model's activations.
 
-    The network and the extents are unchanged. Of the provenance, the figures are dropped, since they were measured with
-    the real-valued descriptors.
+    The network, the extents and the activation ranges are unchanged. Of the provenance, the figures are dropped, since
+    they were measured with the real-valued descriptors.
 
     Args:
         source: Real-valued model with a card: a name or path that `doap.load` accepts.
@@ -54,4 +54,5 @@ def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
     prefixes = [prefix for prefix in model.prefixes if prefix % 8 == 0]
     binary = Descriptor(model.network, "binary", model.extent, name or output.stem, model.extents, prefixes)
     save(binary, output, card.architecture, origin)
+    write_card(output, read_card(output).model_copy(update={"activation_ranges": card.activation_ranges}))
     return output

@@ -1,13 +1,11 @@
 """The descriptor of a frame training: what it must be, and its card if it is trained, too."""
 
 from doap.errors import DoapError
-from doap.networks.card import Card, Origin
+from doap.networks.card import Card, Origin, inherit_origin
 from doap.networks.descriptor import Descriptor
 from doap.networks.registry import find_card
 from doap.training.frames.recipe import FrameRecipe
 from doap.training.run_folder import Identities, identify_weights
-
-INHERITED_NOTES = ("conversion", "limits")  # the others describe the training of the base model alone
 
 
 def check_descriptor(recipe: FrameRecipe) -> Identities:
@@ -31,21 +29,15 @@ def rename_tuned(descriptor: Descriptor, name: str) -> Descriptor:
 
 
 def derive_origin(base: Card, identity: Identities, origin: Origin) -> Origin:
-    """Return the provenance of a tuned descriptor.
-
-    Its weights still depend on everything that the base model was trained on; figures of the base are not its own.
+    """Return the provenance of a tuned descriptor, see `inherit_origin`.
 
     Args:
         base: Card of the model that was tuned.
         identity: Its identity.
         origin: Provenance of the frame training.
     """
-    inherited = {key: base.origin.notes[key] for key in INHERITED_NOTES if key in base.origin.notes}
-    return Origin(
-        licence=base.origin.licence,
-        data="; ".join(filter(None, (base.origin.data, origin.data))),
-        training_sets=[*origin.training_sets, *base.origin.training_sets],
-        sources=[*base.origin.sources, *origin.sources],
-        recipe=origin.recipe,
-        notes={**inherited, **origin.notes, "initial_weights": identity},
+    training_sets = [*origin.training_sets, *base.origin.training_sets]
+    notes = {**origin.notes, "initial_weights": identity}
+    return inherit_origin(
+        base.origin, origin.model_copy(update={"training_sets": training_sets, "figures": {}, "notes": notes})
     )
