@@ -52,7 +52,9 @@ def written_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_photos(folder / name)
     (folder / "day2").mkdir()
     shutil.copy(folder / "day1" / "moon.jpg", folder / "day2" / "moon2.jpg")
-    (folder / "masks").mkdir()
+    (folder / "masks" / "day1").mkdir(parents=True)
+    with Image.open(folder / "day1" / "moon.jpg") as moon:
+        Image.new("L", moon.size, 255).save(folder / "masks" / "day1" / "moon.jpg.png")
     left, right = (Image.fromarray(image[150:400, 100:420]) for image in skimage.data.stereo_motorcycle()[:2])
     for first, second in (("left", "right"), ("front", "side"), ("a", "b"), ("my-photos/left", "my-photos/right")):
         left.save(folder / f"{first}.jpg", quality=95)
