@@ -15,7 +15,7 @@ from typing import Protocol
 
 from doap.errors import DoapError
 from doap.files import is_temporary_file, make_folder, remove_temporary_files, write_text
-from doap.folders.hdf5 import create_file, read_stamps, unwritable, write_sorted
+from doap.folders.hdf5 import create_file, read_kept_stamps, unwritable, write_sorted
 from doap.folders.settings import Identity, check_identity
 from doap.parsing.array_files import read_archive
 from doap.parsing.hdf5_files import HDF5_SUFFIXES
@@ -176,22 +176,12 @@ class FeatureFile:
         self.identity = identity
         if self.target.is_dir():
             raise DoapError(f"{self.target}: is a folder, not a file of features; choose another output")
-        if self.target.exists():
-            self._read_stamps(force)
+        stamps = read_kept_stamps(self.target, "frames", "features of a folder", identity, force)
+        if stamps is not None:
+            self.stored, self.is_complete = stamps, True
         if not force and (old := self.parts.read_identity()) is not None:
             check_identity(self.target, old, identity, "features", is_complete=False)
         self.parts.open(identity, force)
-
-    def _read_stamps(self, force: bool) -> None:
-        """Read the stamps of the file; with `force`, a file of other settings and a damaged one count as empty."""
-        try:
-            old, stored = read_stamps(self.target, "frames", "features of a folder")
-            check_identity(self.target, old, self.identity, "features")
-        except DoapError:
-            if not force:
-                raise
-        else:
-            self.stored, self.is_complete = stored, True
 
     def stamp(self, name: str) -> str | None:
         """Return the stamp of the part, or else that in the file."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from doap.errors import DoapError
 from doap.files import atomic_file, make_folder
-from doap.folders.settings import Identity
+from doap.folders.settings import Identity, check_identity
 from doap.parsing.hdf5_files import children, get_child
 from doap.parsing.json_files import parse_json
 from doap.types import Record
@@ -119,6 +119,34 @@ def read_stamps(path: Path, entry: str, content: str) -> tuple[Identity, dict[st
             raise DoapError(f"{path}: not {content}; choose another file")
         stamps = {name: str(group.attrs["stamp"]) for name, group in find_groups(file, entry)}
         return parse_json(file.attrs["settings"]), stamps
+
+
+def read_kept_stamps(path: Path, entry: str, content: str, identity: Identity, force: bool) -> dict[str, str] | None:
+    """Read the stamps of the records in an output, if they are to be kept.
+
+    Args:
+        path: The output.
+        entry: Entry that all records have.
+        content: What the output must hold; its first word is what the records are.
+        identity: Settings of this run.
+        force: Whether to replace an output of other settings or a damaged one.
+
+    Returns:
+        The stamps by the name of the group; None without an output, or if `force` replaces it.
+
+    Raises:
+        DoapError: If the output is damaged or of other settings, without `force`.
+    """
+    if not path.exists():
+        return None
+    try:
+        old, stamps = read_stamps(path, entry, content)
+        check_identity(path, old, identity, content.partition(" ")[0])
+    except DoapError:
+        if force:
+            return None
+        raise
+    return stamps
 
 
 def write_sorted(group: "h5py.Group", record: Record) -> None:

@@ -17,7 +17,15 @@ import numpy as np
 
 from doap.errors import DoapError
 from doap.files import atomic_file, write_text
-from doap.folders.hdf5 import create_file, find_groups, open_file, read_stamps, unwritable, write_sorted
+from doap.folders.hdf5 import (
+    create_file,
+    find_groups,
+    open_file,
+    read_kept_stamps,
+    read_stamps,
+    unwritable,
+    write_sorted,
+)
 from doap.folders.pairs import Pair, in_blocks
 from doap.folders.settings import Identity, check_identity
 from doap.parsing.array_files import read_archive
@@ -28,6 +36,7 @@ from doap.types import Record
 if TYPE_CHECKING:
     from doap.features import Matches
 
+CONTENT = ("indices", "matches of many pairs")  # entry of every record, and what a file holds
 OPEN_PARTS = 32  # archives that are open at a time while they are packed
 
 
@@ -46,7 +55,8 @@ class MatchCollection:
             DoapError: If there is none, or it is damaged.
         """
         self.path = Path(path)
-        self.pairs = sorted(_read_stamps(self.path)[1])
+        _, stamps = read_stamps(self.path, *CONTENT)
+        self.pairs = sorted(map(pair_of, stamps))
         if not self.pairs:
             raise DoapError(f"{path}: no matches in it; write some with doap match")
 
@@ -91,8 +101,8 @@ class MatchStore:
         self.identity = identity
         if self.target.is_dir():
             raise DoapError(f"{self.target}: is a folder, not a file of matches; choose another output")
-        if self.target.exists():
-            self._read_target(force)
+        stamps = read_kept_stamps(self.target, *CONTENT, identity, force) or {}
+        self.stored = {pair_of(name): stamp for name, stamp in stamps.items()}
         settings = self.folder / "settings.json"
         if not self._holds_parts(settings, force):
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -101,17 +111,6 @@ class MatchStore:
             with suppress(DoapError, OSError):  # its pairs are matched again
                 _read_part(path)
                 self._add(path)
-
-    def _read_target(self, force: bool) -> None:
-        """Read the stamps of the file; with `force`, a file of other settings and a damaged one count as empty."""
-        try:
-            old, stored = _read_stamps(self.target)
-            check_identity(self.target, old, self.identity, "matches")
-        except DoapError:
-            if not force:
-                raise
-        else:
-            self.stored = stored
 
     def _holds_parts(self, settings: Path, force: bool) -> bool:
         """Return whether there are parts of these settings; without `force`, those of others are an error."""
@@ -201,9 +200,3 @@ def _read_part(path: Path) -> list[Record]:
         path.unlink()
         raise DoapError(f"{path}: damaged and removed; run the command again, its pairs are then matched") from error
     return [records[number] for number in sorted(records)]
-
-
-def _read_stamps(path: Path) -> tuple[Identity, dict[Pair, str]]:
-    """Read the settings of a file of matches, and the stamp of every pair in it."""
-    settings, stamps = read_stamps(path, "indices", "matches of many pairs")
-    return settings, {pair_of(name): stamp for name, stamp in stamps.items()}
