@@ -6,10 +6,10 @@ import torch
 
 from doap import DoapError, FrameSet, PatchSet, load
 from doap.training import trainer
-from doap.training.data_cache import split_val
+from doap.training.data_cache import DataCache, split_val
 from doap.training.log import read_validation
 from doap.training.trainer import train
-from doap.training.validation import Validation, check_validation
+from doap.training.validation import CommonValidation, Validation, check_validation
 from support.trainings import SMALL, VALIDATED, noisy_patches, same_files, stop_after
 
 
@@ -56,6 +56,12 @@ def test_a_frame_set_needs_views_for_the_validation_too(noise: PatchSet, frames:
 def test_errors_name_the_validation_set_and_how_to_do_without_it() -> None:
     single = PatchSet([np.zeros((4, 32, 32), np.uint8)], np.arange(4), np.arange(4))  # no patch has a match
     with pytest.raises(DoapError, match=r"^validation: no group of this set has two .*; or set val_fraction=0$"):
-        check_validation(single, SMALL)
+        check_validation(single, SMALL, "set val_fraction=0")
     with pytest.raises(DoapError, match=r"^validation: no group of this set has two .*; or leave out --val$"):
-        check_validation(single, SMALL, is_given=True)
+        check_validation(single, SMALL, "leave out --val")
+
+
+def test_a_set_for_several_trainings_is_checked_before_the_first() -> None:
+    single = PatchSet([np.zeros((4, 32, 32), np.uint8)], np.arange(4), np.arange(4))  # no patch has a match
+    with pytest.raises(DoapError, match=r"^validation: no group of this set has two .*; or use another set$"):
+        CommonValidation(single, SMALL, "cpu", DataCache())

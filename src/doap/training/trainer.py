@@ -178,7 +178,7 @@ def check_training(recipe: Recipe, data: Data, validation: Data | None, cache: D
         data, validation = cache.split(data, recipe)
     check_batches(data, recipe)
     if validation is not None:
-        check_validation(validation, recipe, is_given)
+        check_validation(validation, recipe, "leave out --val" if is_given else "set val_fraction=0")
     return data, validation
 
 

@@ -22,6 +22,7 @@ from doap.types import Kind
 BATCHES = 4
 MAX_BATCH_SIZE = 2048
 CHUNK_SIZE = 512
+OTHER_SET = "use another set"  # advice in errors
 
 
 def check_validation_folder(training: Sequence[Path], validation: Path) -> None:
@@ -32,7 +33,7 @@ def check_validation_folder(training: Sequence[Path], validation: Path) -> None:
     """
     if validation.resolve() in {path.resolve() for path in training}:
         raise DoapError(
-            f"{validation}: would be both trained and validated on; split it with doap data split, or by val_fraction"
+            f"{validation}: would be both trained and validated on; split it first, with doap data split"
         )
 
 
@@ -55,7 +56,7 @@ class Validation:
     def __init__(
         self, data: Data, recipe: Recipe, device: torch.device, size: int, cache: DataCache | None = None
     ) -> None:
-        loader = BatchLoader(data, check_validation(data, recipe), device, size, cache=cache)
+        loader = BatchLoader(data, check_validation(data, recipe, OTHER_SET), device, size, cache=cache)
         self._batches: list[PatchBatch] = []
         epoch = 0
         while len(self._batches) < BATCHES:
@@ -89,13 +90,13 @@ class Validation:
         return exact_average_precisions(distances, same, listed)
 
 
-def check_validation(data: Data, recipe: Recipe, is_given: bool = False) -> Recipe:
+def check_validation(data: Data, recipe: Recipe, advice: str) -> Recipe:
     """Check that a set can validate the trainings of a recipe, and return the recipe of its batches.
 
     Args:
         data: Scenes that are not trained on.
         recipe: Recipe of the trainings.
-        is_given: Whether the set was given by `--val` instead of split from the training set, for errors.
+        advice: How to do without this set, for errors.
 
     Raises:
         DoapError: If the recipe does not fit the set, or the set is too small for a batch.
@@ -105,10 +106,9 @@ def check_validation(data: Data, recipe: Recipe, is_given: bool = False) -> Reci
         sampling = recipe.model_copy(update={"batch_size": batch_size, "source_weights": None})
         sampler = check_batches(data, sampling)
     except DoapError as error:
-        advice = "leave out --val" if is_given else "set val_fraction=0"
         raise DoapError(f"validation: {error}; or {advice}") from None
     if not sampler.count(0):
-        raise DoapError("the validation set is too small for a batch; raise val_fraction or lower batch_size")
+        raise DoapError(f"the validation set is too small for a batch; lower batch_size, or {advice}")
     return sampling
 
 
@@ -122,9 +122,13 @@ class CommonValidation:
         recipe: How to sample, whatever the recipes of the models.
         device: Device to compute on.
         cache: Cache that may hold the loaded set.
+
+    Raises:
+        DoapError: If the set is too small for a batch, or the recipe does not fit it.
     """
 
     def __init__(self, data: Data, recipe: Recipe, device: str, cache: DataCache) -> None:
+        check_validation(data, recipe, OTHER_SET)
         self._data, self._recipe, self._device, self._cache = data, recipe, torch.device(device), cache
         self._validations: dict[tuple[Kind, int, float], Validation] = {}
 
