@@ -1,10 +1,10 @@
 """Measure models again with the settings of recorded results, and put their rows into them.
 
-    python tools/measure_again.py doap-128 --results docs/results/oxford-dog.json docs/results/hpatches.json --root ..
-    python tools/measure_again.py doap-128 --results docs/results/oxford-dog.json --root .. --check    # writes nothing
+    python tools/measure_again.py doap-128 --results docs/results/oxford-dog.json docs/results/hpatches.json
+    python tools/measure_again.py doap-128 --results docs/results/oxford-dog.json --check    # writes nothing
 
 For a model whose weights have changed, or a new one. Prefixes of the models that a result has, NAME@64, are measured,
-too. A result names its data by a path, which is relative to --root. Takes results of `doap eval oxford` and `doap eval
+too. A result names its data by a path, which is relative to --root, by default this folder. Takes results of `doap eval oxford` and `doap eval
 hpatches`. Each result is written when its models are measured. Run tools/result_tables.py and tools/model_pages.py
 afterwards.
 """
@@ -96,7 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", metavar="NAME", help="models")
     parser.add_argument("--results", nargs="+", type=Path, required=True, metavar="FILE", help="results as JSON")
-    parser.add_argument("--root", type=Path, required=True, help="folder that the data of the results are relative to")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(),
+        help="folder that the data of the results are relative to; by default this one",
+    )
     parser.add_argument("--device", help="cpu or cuda; by default the GPU if there is one")
     parser.add_argument("--check", action="store_true", help="print differences from the results; write nothing")
     options = parser.parse_args(arguments)
