@@ -4,9 +4,9 @@
     python tools/measure_again.py doap-128 --results docs/results/oxford-dog.json --check    # writes nothing
 
 For a model whose weights have changed, or a new one. Prefixes of the models that a result has, NAME@64, are measured,
-too. A result names its data by a path, which is relative to --root, by default this folder. Takes results of `doap eval oxford` and `doap eval
-hpatches`. Each result is written when its models are measured. Run tools/result_tables.py and tools/model_pages.py
-afterwards.
+too. A result names its data by a path, which is relative to --root, by default this folder. Takes results of `doap eval
+oxford` and `doap eval hpatches`. Each result is written when its models are measured. Run tools/result_tables.py and
+tools/model_pages.py afterwards.
 """
 
 import argparse
