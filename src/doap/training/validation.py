@@ -32,9 +32,7 @@ def check_validation_folder(training: Sequence[Path], validation: Path) -> None:
         DoapError: If the validation set is one of the training sets.
     """
     if validation.resolve() in {path.resolve() for path in training}:
-        raise DoapError(
-            f"{validation}: would be both trained and validated on; split it first, with doap data split"
-        )
+        raise DoapError(f"{validation}: would be both trained and validated on; split it first, with doap data split")
 
 
 class Validation:
