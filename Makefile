@@ -9,9 +9,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-# One worker per core, each with one thread: faster than one process with all cores. Tests start hundreds of processes,
-# which would compile all modules again where the environment forbids to keep bytecode.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+# Installing compiles nothing (--no-compile): most modules are never imported. Those that are keep their bytecode,
+# because demo and tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+# One worker per core, each with one thread: faster than one process with all cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .PHONY: demo test test-slow campaign docs lint clean help
 
@@ -22,8 +24,8 @@ help:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("doap needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 demo: $(READY)

@@ -98,7 +98,7 @@ def link_packages(packages: Iterable[Distribution], target: Path) -> None:
             link = target / linked
             if top != ".." and not link.is_symlink():
                 link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(package.locate_file(linked))
+                link.symlink_to(str(package.locate_file(linked)))
 
 
 def _top_names(package: Distribution) -> set[str]:

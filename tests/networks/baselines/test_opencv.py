@@ -92,7 +92,7 @@ def test_threads_can_share_a_model(photo: Grey, name: str, tmp_path: Path) -> No
         "patches, model = np.load(sys.argv[1]), doap.load(sys.argv[2])\n"
         "alone = doap.describe_patches(patches, model)\n"
         "with ThreadPoolExecutor(4) as pool:\n"
-        "    results = list(pool.map(lambda _: doap.describe_patches(patches, model), range(12)))\n"
+        "    results = list(pool.map(lambda _: doap.describe_patches(patches, model), range(6)))\n"
         "assert all(np.array_equal(result, alone) for result in results)\n"
     )
     model = load_or_skip(name)
