@@ -323,6 +323,12 @@ def test_bad_input_is_one_line(call: Any, line: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("wrong", [{"detector": "odd"}, {"frames": "odd"}, {"num_features": -1}])
+def test_options_are_checked_when_a_detector_is_made(wrong: dict[str, Any]) -> None:
+    with pytest.raises(doap.DoapError, match=r"^no detector 'odd'|^no frame shape 'odd'|must be at least 0"):
+        FrameDetector(**wrong)
+
+
 def test_patches_of_another_type_are_refused() -> None:
     with pytest.raises(ValueError, match=r"patches must be floating-point in 0\.\.1, not torch\.uint8"):
         PatchDescriptor(doap.load(REAL))((255 * PATCHES).to(torch.uint8))

@@ -76,3 +76,9 @@ def test_options_of_two_images_are_refused_for_many(doap: Doap, tmp_path: Path, 
     assert (status, errors.count("\n")) == (1, 1)
     assert "has no effect on many pairs, whose matches are written to a .h5 file; leave it out" in errors
     assert not (tmp_path / "x.json").exists()
+
+
+def test_the_threshold_is_refused_where_nothing_is_verified(doap: Doap, photos: tuple[Path, Path]) -> None:
+    status, _, errors = doap("match", *photos, "--model", "none", "--geometry", "none", "--threshold", "3")
+    assert status == 1
+    assert "--threshold: has no effect on matches that are not verified; leave it out" in " ".join(errors.split())

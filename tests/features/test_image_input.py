@@ -134,3 +134,17 @@ def test_small_images_are_not_reduced(photo: Grey) -> None:
     assert shrink_image(photo, None) is photo
     assert shrink_image(photo, 512) is photo
     assert np.asarray(shrink_image(np.zeros((3, 1000), np.uint8), 100)).shape == (1, 100)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (torch.eye(4).to_sparse(), "must be dense and have values"),
+        (torch.zeros(4, 4, device="meta"), "must be dense and have values"),
+        (torch.eye(4).to(torch.float8_e4m3fn), "must be uint8, or float in 0..1, not torch.float8_e4m3fn"),
+    ],
+    ids=["sparse", "meta", "float8"],
+)
+def test_tensors_that_cannot_be_read_are_one_line(image: torch.Tensor, message: str) -> None:
+    with pytest.raises(DoapError, match=message):
+        read_image(image)

@@ -17,10 +17,12 @@ from PIL import Image
 from doap.errors import DoapError
 from doap.features import Features, detect_and_describe
 from doap.folders import DescribeSettings, FeatureCollection, describe_folder
+from doap.folders.feature_store import feature_store
 from doap.folders.image_tasks import Failure, ImageFile, ImageTask, describe_images, describe_task
 from doap.images.reading import read_grey
 from doap.networks.registry import load
 from folders.conftest import SETTINGS, InProcess, open_in_process
+from support.nested_models import nested_copy
 
 NAMES = ["a.png", "b c/a.png", "b c/ü.png", "d/e/x.jpg", "d/y.jpg"]
 
@@ -363,6 +365,33 @@ def test_wrong_settings_are_one_line(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(DoapError, match="no model of this name"):
         describe_folder(photos, tmp_path / "f", DescribeSettings("doap-9000"), workers=1)
     assert not (tmp_path / "f").exists()
+
+
+def test_limits_are_whole_numbers_and_settings_may_be_of_numpy(photos: Path, tmp_path: Path) -> None:
+    for wrong, message in ((2.5, "a whole number, or None, not 2.5"), (1 << 31, "less than 2,147,483,648")):
+        with pytest.raises(DoapError, match=f"max_keypoints must be {message}"):
+            DescribeSettings(max_keypoints=wrong)  # type: ignore[arg-type]
+    with pytest.raises(DoapError, match="max_size must be a whole number, or None, not nan"):
+        DescribeSettings(max_size=math.nan)  # type: ignore[arg-type]
+    path = nested_copy("doap-demo-128", tmp_path, [])
+    numbers = {"max_keypoints": np.int64(20), "min_response": np.float32(0.02)}
+    settings = DescribeSettings(Path(path), **numbers)  # type: ignore[arg-type]
+    assert describe_folder(photos / "a.png", tmp_path / "f.h5", settings, workers=1).described == 1
+    plain = DescribeSettings(path, max_keypoints=20, min_response=float(np.float32(0.02)))
+    assert describe_folder(photos / "a.png", tmp_path / "f.h5", plain, workers=1).unchanged == 1
+
+
+@pytest.mark.parametrize("name", ["f", "f.h5"])
+def test_a_run_that_made_nothing_hinders_no_other(photos: Path, tmp_path: Path, name: str) -> None:
+    feature_store(tmp_path / name).open(dataclasses.replace(SETTINGS, max_keypoints=10).identity(), False)
+    assert describe_folder(photos / "a.png", tmp_path / name, SETTINGS, workers=1).described == 1
+    assert len(FeatureCollection(tmp_path / name)["a.png"]) == 150
+
+
+def test_a_suffix_in_capital_letters_makes_no_folder(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=r"F\.H5: features of a folder are stored in a \.h5 file or in a folder"):
+        describe_folder(photos, tmp_path / "F.H5", SETTINGS, workers=1)
+    assert not (tmp_path / "F.H5").exists()
 
 
 def test_images_are_described_together_on_a_device_in_their_order(photos: Path) -> None:

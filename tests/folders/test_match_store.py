@@ -38,6 +38,15 @@ def test_parts_of_other_settings_are_refused_and_replaced_by_force(tmp_path: Pat
     assert not part.exists()
 
 
+def test_settings_without_a_part_hinder_no_other_run(tmp_path: Path) -> None:
+    MatchStore(tmp_path / "m.h5").open({"ratio": 1}, force=False)
+    store = MatchStore(tmp_path / "m.h5")
+    store.open({"ratio": 0.9}, force=False)
+    store.save(PAIRS[:1], [{"indices": np.zeros((1, 2), int), "stamp": "b.png"}])
+    store.finish()
+    assert MatchCollection(tmp_path / "m.h5").pairs == PAIRS[:1]
+
+
 def test_force_keeps_matches_of_the_same_settings(tmp_path: Path) -> None:
     for pair in PAIRS:  # the first is stored in the file, the second in a part
         store = MatchStore(tmp_path / "m.h5")

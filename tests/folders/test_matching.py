@@ -1,7 +1,9 @@
 """Matching of many pairs: the same as pair by pair, resumable, whatever the file holds."""
 
 import dataclasses
+import math
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -108,6 +110,19 @@ def test_no_geometry_and_the_essential_matrix(described: Path, tmp_path: Path) -
     assert matches.rotation is None or matches.rotation.shape == (3, 3)
     with pytest.raises(DoapError, match="needs the intrinsics"):
         MatchSettings(geometry="essential")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"geometry": "odd"}, "geometry odd: unknown; choose one of fundamental, homography, essential, or None"),
+        ({"intrinsics": (1.0, 1.0, 1.0)}, "intrinsics must be four numbers"),
+        ({"intrinsics": (math.nan, 1.0, 1.0, 1.0)}, "not a matrix of intrinsics"),
+    ],
+)
+def test_geometries_are_checked_before_anything_is_matched(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(DoapError, match=message):
+        MatchSettings(**{"geometry": "essential", **wrong})
 
 
 def test_images_without_keypoints_have_no_matches(photos: Path, tmp_path: Path) -> None:

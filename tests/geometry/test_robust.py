@@ -235,3 +235,10 @@ def test_points_thresholds_and_geometries_that_are_none_are_refused() -> None:
             verify(first, second, size)  # type: ignore[arg-type]
     with pytest.raises(DoapError, match="unknown geometry 'affine'; choose one of fundamental"):
         verify(first, second, SIZE, "affine")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("geometry", ["fundamental", "homography"])
+def test_cameras_are_refused_where_they_have_no_effect(geometry: Geometry) -> None:
+    first, second, _ = two_views(50, 0)
+    with pytest.raises(DoapError, match=f"cameras have no effect on a {geometry} geometry"):
+        verify(first, second, SIZE, geometry, cameras=np.eye(3))

@@ -253,8 +253,44 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
         read_grey(tmp_path)
 
 
+TURNED = {  # by the orientation of EXIF, from the pixels as stored
+    1: RAMP,
+    2: RAMP[:, ::-1],
+    3: RAMP[::-1, ::-1],
+    4: RAMP[::-1],
+    5: RAMP.T,
+    6: np.rot90(RAMP, -1),
+    7: RAMP[::-1, ::-1].T,
+    8: np.rot90(RAMP),
+}
+
+
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+@pytest.mark.parametrize("suffix", ["tif", "png"])
+@pytest.mark.parametrize("orientation", TURNED)
+def test_images_are_turned_by_exif_or_not(
+    tmp_path: Path, orientation: int, suffix: str, compression: str | None
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(RAMP).save(tmp_path / f"a.{suffix}", exif=exif, compression=compression)
+    for read in (read_grey, read_mask):
+        for upright, expected in ((True, TURNED[orientation]), (False, RAMP)):
+            pixels = read(tmp_path / f"a.{suffix}", exif_rotation=upright)
+            np.testing.assert_array_equal(pixels, expected if read is read_grey else expected > 0)
+    assert read_image_camera(tmp_path / f"a.{suffix}").size == (8, 6)
+
+
+def test_the_transparent_value_of_a_deep_image_is_mid_grey(tmp_path: Path) -> None:
+    deep = RAMP.astype(np.uint16) * 257
+    Image.fromarray(deep).save(tmp_path / "a.png", transparency=int(deep[2, 3]))
+    expected = np.round(deep * (255 / deep.max()))
+    expected[2, 3] = 128
+    np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), expected)
+
+
 def test_photos_are_found_below_folders(tmp_path: Path) -> None:
-    for name in ("b.JPG", "sub/a.png", "notes.txt"):
+    for name in ("b.JPG", "sub/a.png", "notes.txt", "._b.JPG", ".trash/c.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     assert find_photos([tmp_path]) == [tmp_path / "b.JPG", tmp_path / "sub" / "a.png"]

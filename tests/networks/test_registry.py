@@ -54,6 +54,14 @@ def test_a_fast_model_cannot_be_saved(saved: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new.safetensors").exists()
 
 
+def test_weights_of_another_architecture_are_not_saved(saved: Path) -> None:
+    before, architecture = saved.read_bytes(), read_card(saved).architecture
+    wider = Descriptor(build_network(Architecture(dimensions=16, width=4)), "binary", 7.5, "mine")
+    with pytest.raises(DoapError, match=r"^mine: its tensors are not those of the architecture; load it with"):
+        save(wider, saved, architecture)
+    assert saved.read_bytes() == before
+
+
 @pytest.mark.parametrize("name", ["doap-demo-128", "doap-demo-256b", "rootsift"])
 def test_all_forms_of_a_model_can_be_matched_with_each_other(name: str) -> None:
     exact, fast = load(name, fast=False), load(name)

@@ -213,3 +213,22 @@ def test_a_name_has_one_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     Path("doap-128@32").mkdir()
     assert with_length("doap-128@32", 64) == "doap-128@32@64"
     assert split_length("doap-128@32@64") == ("doap-128@32", 64)
+
+
+def test_a_prefix_is_not_confused_with_a_file_of_its_name(tmp_path: Path) -> None:
+    path = nested_copy("doap-demo-128", tmp_path, [64])
+    other = Path(f"{path}@64")
+    other.mkdir()
+    for call in (lambda: with_length(path, 64), lambda: doap.load(path, dimensions=64)):
+        with pytest.raises(DoapError, match=r"@64: is a file or folder, not the prefix of .*; rename it$"):
+            call()
+    other.rmdir()
+    assert doap.load(path, dimensions=64).name == "nested@64"
+
+
+@pytest.mark.parametrize(("file", "name"), [("some@64", None), ("some", "some@64")])
+def test_a_converted_model_has_not_the_name_of_a_prefix(tmp_path: Path, file: str, name: str | None) -> None:
+    with pytest.raises(DoapError, match=r"^some@64: names a prefix of the model some; choose another name \(--name\)$"):
+        binarise("doap-demo-128", tmp_path / f"{file}.safetensors", name)
+    assert not list(tmp_path.iterdir())
+    assert doap.load(binarise("doap-demo-128", tmp_path / f"{file}.safetensors", "some")).name == "some"

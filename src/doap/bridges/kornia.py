@@ -22,7 +22,7 @@ from doap.errors import DoapError, check_number
 from doap.features.describing import BATCH_PIXELS
 from doap.features.image_input import read_image
 from doap.features.keypoint_input import to_frames
-from doap.images.detection import CustomDetector, detect_batch, detector_name
+from doap.images.detection import CustomDetector, check_options, detect_batch, detector_name
 from doap.images.extraction import Pyramid, extract_patch_tensor
 from doap.matching.bits import unpack_signs
 from doap.networks.descriptor import Descriptor, check_model, describe_patches
@@ -129,6 +129,7 @@ class FrameDetector(nn.Module):
         frames: FrameShape = "detected",
     ) -> None:
         super().__init__()
+        check_options(detector, frames, num_features)
         self.num_features = num_features
         self.detector = detector
         self.frames: FrameShape = frames

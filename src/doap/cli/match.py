@@ -25,7 +25,11 @@ def match(
     second: Annotated[Path | None, typer.Argument(metavar="B", help="Second image or its features.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Picture (.png, .jpg, .pdf; matches.png), of many pairs a .h5 file."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Picture (.png, .jpg, .pdf) of two images, by default matches.png; or .h5 file of many pairs.",
+        ),
     ] = None,
     figure: Annotated[bool, typer.Option("--figure/--no-figure", help="Draw the matches of two images.")] = True,
     json_file: Annotated[
@@ -45,7 +49,7 @@ def match(
     frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
     max_size: Annotated[
-        int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
+        int | None, typer.Option(min=16, help="Reduce larger images to this longer side in pixels.")
     ] = None,
     mutual: Annotated[bool, typer.Option(help="Keep only mutual nearest neighbours.")] = True,
     ratio: Annotated[
@@ -77,6 +81,8 @@ def match(
     from doap.folders import MatchSettings
 
     chosen = None if geometry == "none" else geometry
+    if chosen is None:
+        check_unused(context, ("threshold",), "matches that are not verified")
     settings = MatchSettings(mutual, ratio, max_distance, chosen, threshold, parse_intrinsics(intrinsics))
     if pairs is not None or exhaustive or retrieve is not None:
         from doap.cli.match_many import match_many

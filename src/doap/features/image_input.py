@@ -20,6 +20,7 @@ ImageLike = str | Path | NDArray[Any] | Image.Image | Tensor
 GreyImage = Grey | Tensor
 """(H, W) uint8: an array, or a tensor on a device."""
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 LUMA = (19595, 38470, 7471)  # Rec. 601 weights of red, green and blue over 2^16, as Pillow computes luma
 
 
@@ -122,7 +123,9 @@ def _grey_tensor(image: Tensor) -> Tensor:
         raise DoapError(
             f"a tensor of an image must be (H, W), (1, H, W) or (3, H, W), of a batch (B, 1 or 3, H, W), not {shape}"
         )
-    if image.is_floating_point():
+    if image.layout is not torch.strided or image.is_meta:
+        raise DoapError("a tensor of an image must be dense and have values; call to_dense() on a sparse one")
+    if image.dtype in FLOATS:
         low, high = torch.aminmax(image.detach())
         _check_range(float(low), float(high))
         image = (image.detach().float() * 255).round().to(torch.uint8)

@@ -66,7 +66,7 @@ def feature_store(output: Path) -> FeatureStore:
     """
     if output.suffix in HDF5_SUFFIXES:
         return FeatureFile(output)
-    if output.suffix in (".npz", ".npy", ".json", ".zip", ".pt", ".safetensors"):
+    if output.suffix.lower() in (*HDF5_SUFFIXES, ".npz", ".npy", ".json", ".zip", ".pt", ".safetensors"):
         raise DoapError(f"{output}: features of a folder are stored in a .h5 file or in a folder")
     return FeatureFolder(output)
 
@@ -82,10 +82,12 @@ class FeatureFolder:
         if self.folder.exists() and not self.folder.is_dir():
             raise DoapError(f"{self.folder}: is a file, not a folder of features; choose another output")
         old = self._forced_identity(identity) if force else self.read_identity()
-        if old is not None:
+        if not force and not self.is_empty():
+            if old is None:
+                raise DoapError(
+                    f"{self.folder}: holds .npz files of unknown settings; choose another output, or --force"
+                )
             check_identity(self.folder, old, identity, "features")
-        elif not force and next(self.names(), None) is not None:
-            raise DoapError(f"{self.folder}: holds .npz files of unknown settings; choose another output, or --force")
         if old != identity:
             content = {"format": FORMAT, "settings": identity}
             write_text(make_folder(self.folder) / SETTINGS_FILE, json.dumps(content, indent=1) + "\n")
@@ -120,6 +122,10 @@ class FeatureFolder:
     def path(self, name: str) -> Path:
         """Return the path of an image's archive."""
         return self.folder / f"{name}.npz"
+
+    def is_empty(self) -> bool:
+        """Return whether there are no features in the folder; a run that failed may have left its settings."""
+        return next(self.names(), None) is None
 
     def names(self) -> Iterator[str]:
         """Yield the names of the images in the folder, without what killed runs left in it, and hidden folders."""
@@ -179,7 +185,7 @@ class FeatureFile:
         stamps = read_kept_stamps(self.target, "frames", "features of a folder", identity, force)
         if stamps is not None:
             self.stored, self.is_complete = stamps, True
-        if not force and (old := self.parts.read_identity()) is not None:
+        if not force and not self.parts.is_empty() and (old := self.parts.read_identity()) is not None:
             check_identity(self.target, old, identity, "features", is_complete=False)
         self.parts.open(identity, force)
 

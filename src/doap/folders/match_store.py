@@ -120,7 +120,7 @@ class MatchStore:
             old = dict(read_json(settings))
         except (OSError, ValueError, TypeError):  # damaged
             return False
-        if not force:
+        if not force and any(self.folder.glob("[0-9]*.npz")):  # a run that failed may have left its settings alone
             check_identity(self.target, old, self.identity, "matches", is_complete=False)
         return old == self.identity
 

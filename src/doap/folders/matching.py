@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,20 @@ class MatchSettings:
     def __post_init__(self) -> None:
         if (self.geometry == "essential") != (self.intrinsics is not None):
             raise DoapError("the essential matrix, and no other geometry, needs the intrinsics fx, fy, cx, cy")
+        if self.geometry is not None and self.geometry not in get_args(MatchGeometry):
+            known = ", ".join(get_args(MatchGeometry))
+            raise DoapError(f"geometry {self.geometry}: unknown; choose one of {known}, or None")
+        if self.intrinsics is not None:
+            self._check_intrinsics()
         check_thresholds(self.ratio, self.max_distance)
         check_inlier_threshold(self.threshold)
+
+    def _check_intrinsics(self) -> None:
+        from doap.geometry.robust import check_cameras
+
+        if len(self.intrinsics or ()) != 4:
+            raise DoapError(f"intrinsics must be four numbers, fx, fy, cx, cy, not {self.intrinsics}")
+        check_cameras("essential", self.cameras)
 
     @property
     def cameras(self) -> NDArray[np.float64] | None:

@@ -3,12 +3,13 @@
 import hashlib
 import json
 import math
+import operator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import get_args
 
 from doap.choices import DEFAULT_DETECTOR, DETECTOR_NAMES, RENAMED_FRAME_SHAPES, FrameShape, Precision, StoredPrecision
-from doap.errors import DoapError, check_number
+from doap.errors import DoapError, check_number, check_path
 from doap.networks import DEFAULT_MODEL
 
 Identity = dict[str, str | int | float | None]
@@ -42,6 +43,8 @@ class DescribeSettings:
     exif_rotation: bool = True
 
     def __post_init__(self) -> None:
+        check_path("model", self.model)
+        object.__setattr__(self, "model", str(self.model))
         if self.detector not in DETECTOR_NAMES:
             raise DoapError(f"detector {self.detector}: unknown; choose one of {', '.join(DETECTOR_NAMES)}")
         for name, choices in (("precision", Precision), ("frames", FrameShape), ("store", StoredPrecision)):
@@ -51,10 +54,19 @@ class DescribeSettings:
         check_number("min_response", self.min_response)
         if not 0 <= self.min_response < math.inf:
             raise DoapError(f"min_response must be at least 0 and finite, not {self.min_response}")
+        object.__setattr__(self, "min_response", float(self.min_response))  # JSON has no numbers of NumPy
         for name in ("max_keypoints", "max_size"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if value is None:
+                continue
+            try:
+                object.__setattr__(self, name, operator.index(value))
+            except TypeError:
+                raise DoapError(f"{name} must be a whole number, or None, not {value!r}") from None
+            if value < 1:
                 raise DoapError(f"{name} must be at least 1, not {value}")
+            if value >= 1 << 31:
+                raise DoapError(f"{name} must be less than {1 << 31:,}, or None, not {value:,}")
 
     def identity(self) -> Identity:
         """Return what decides the features: the settings, with the name and the SHA-256 of the model for its path.

@@ -78,7 +78,7 @@ def verify(
         (np.True_, array([20.,  5.]))
     """
     a, b = _check_points(first, second)
-    intrinsics = _check_cameras(geometry, cameras)
+    intrinsics = check_cameras(geometry, cameras)
     check_inlier_threshold(threshold)
     if len(size) != 2 or not all(side >= 1 for side in size):
         raise DoapError(f"the size of an image must be (height, width), at least one pixel each, not {size}")
@@ -172,11 +172,17 @@ def _check_points(first: Points, second: Points) -> tuple[Matrix, Matrix]:
     return a, b
 
 
-def _check_cameras(geometry: MatchGeometry, cameras: Cameras | None) -> tuple[Matrix, Matrix] | None:
-    """Return one (3, 3) matrix per image for an essential matrix, None for other geometries."""
+def check_cameras(geometry: MatchGeometry, cameras: Cameras | None) -> tuple[Matrix, Matrix] | None:
+    """Return one (3, 3) matrix per image for an essential matrix, None for other geometries.
+
+    Raises:
+        DoapError: If the geometry is unknown, or needs cameras and has none or the reverse, or they are invalid.
+    """
     if geometry not in SAMPLE_SIZE:
         raise DoapError(f"unknown geometry {geometry!r}; choose one of {', '.join(SAMPLE_SIZE)}")
     if geometry != "essential":
+        if cameras is not None:
+            raise DoapError(f"cameras have no effect on a {geometry} geometry; leave them out, or choose essential")
         return None
     if cameras is None:
         raise DoapError("an essential matrix needs the intrinsics of the images: cameras=K or cameras=(K1, K2)")

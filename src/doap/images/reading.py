@@ -3,7 +3,7 @@
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -11,6 +11,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.ExifTags import Base
 
 from doap.errors import DoapError
 from doap.types import Grey
@@ -25,6 +26,18 @@ PHOTO_SUFFIXES = frozenset(
 # without loading all of Pillow.
 FORMATS = ("JPEG", "PNG", "WEBP", "PPM", "BMP", "GIF", "TIFF", "JPEG2000") + (("AVIF",) if HAS_AVIF else ())
 BAND_PIXELS = 1 << 22  # that are converted at a time, where the conversion takes many bytes per pixel
+
+ORIENTATION = int(Base.Orientation)
+AS_STORED = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+"""What takes an upright image back to its pixels as stored, by the orientation of EXIF."""
 
 SIZE_WARNING_FILTER = ("ignore", None, Image.DecompressionBombWarning, None, 0)  # as in `warnings.filters`
 
@@ -46,7 +59,7 @@ def read_grey(path: Path | str, exif_rotation: bool = True) -> Grey:
         DoapError: If the file does not exist or cannot be decoded.
     """
     with open_image(Path(path), path) as image:
-        return to_grey(ImageOps.exif_transpose(image) if exif_rotation else image)
+        return to_grey(_turn(image, exif_rotation))
 
 
 def read_mask(path: Path | str, exif_rotation: bool = True) -> NDArray[np.bool_]:
@@ -60,10 +73,28 @@ def read_mask(path: Path | str, exif_rotation: bool = True) -> NDArray[np.bool_]
         DoapError: If the file does not exist or cannot be decoded.
     """
     with open_image(Path(path), path) as image:
-        upright = ImageOps.exif_transpose(image) if exif_rotation else image
-        pixels = np.asarray(upright.convert("RGB") if upright.mode in ("P", "PA", "CMYK", "YCbCr", "LAB") else upright)
+        turned = _turn(image, exif_rotation)
+        pixels = np.asarray(turned.convert("RGB") if turned.mode in ("P", "PA", "CMYK", "YCbCr", "LAB") else turned)
         channels = pixels.reshape(*pixels.shape[:2], -1)
-        return np.asarray((channels[:, :, :-1] if upright.mode in ("RGBA", "LA", "La") else channels).any(2))
+        return np.asarray((channels[:, :, :-1] if turned.mode in ("RGBA", "LA", "La") else channels).any(2))
+
+
+def _turn(image: Image.Image, upright: bool) -> Image.Image:
+    """Return an image upright as its EXIF data say, or its pixels as stored."""
+    if upright:
+        return ImageOps.exif_transpose(image)
+    if image.format != "TIFF":
+        return image
+    orientation = image.getexif().get(ORIENTATION)
+    image.load()  # Pillow may turn images of this format upright; they have no orientation any more
+    is_turned = orientation in AS_STORED and ORIENTATION not in image.getexif()
+    return image.transpose(AS_STORED[orientation]) if is_turned else image
+
+
+def stored_size(image: Image.Image) -> tuple[int, int]:
+    """Return the (width, height) of an opened image as its pixels are stored."""
+    tags = getattr(image, "tag_v2", None)  # of TIFF, where Pillow gives the size of the upright image
+    return image.size if tags is None else (tags[Base.ImageWidth], tags[Base.ImageLength])
 
 
 @contextmanager
@@ -82,8 +113,13 @@ def open_image(
     """
     with _decoding_errors(name, advice):
         _ignore_size_warning()
-        with Image.open(source, formats=FORMATS) as image:
+        with _open_file(source) as file, Image.open(file, formats=FORMATS) as image:
             yield image
+
+
+def _open_file(source: Path | IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+    """Open a path here: from a path, Pillow scrambles uncompressed TIFF images that EXIF data turn."""
+    return source.open("rb") if isinstance(source, Path) else nullcontext(source)
 
 
 def grey_from_pil(image: Image.Image) -> Grey:
@@ -139,7 +175,8 @@ def to_grey(image: Image.Image) -> Grey:
         raise DoapError(f"an image must have at least one pixel, not {image.width}x{image.height}")
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         largest = max(_largest_finite(band) for band in _bands(image))
-        return np.concatenate([_scale_to_bytes(band, largest) for band in _bands(image)])
+        transparent = image.info.get("transparency")  # a value of PNG files that is transparent
+        return np.concatenate([_scale_to_bytes(band, largest, transparent) for band in _bands(image)])
     if image.mode == "LAB":
         return np.asarray(image.getchannel("L"))
     if image.mode in ("RGBA", "LA", "La", "PA") or "transparency" in image.info:
@@ -159,10 +196,12 @@ def _largest_finite(image: Image.Image) -> float:
     return float(np.max(values, initial=0, where=np.isfinite(values)))
 
 
-def _scale_to_bytes(image: Image.Image, largest: float) -> Grey:
-    """Map 0 to 0 and the largest value, and infinity, to 255; values below 0 and NaN become 0."""
-    deep = np.nan_to_num(np.asarray(image, np.float64), posinf=largest).clip(min=0)
-    return np.asarray(np.round(deep * (255 / max(largest, 1e-12))), np.uint8)
+def _scale_to_bytes(image: Image.Image, largest: float, transparent: int | None) -> Grey:
+    """Map 0 to 0, the largest value and infinity to 255, the transparent value to 128; NaN, and below 0, become 0."""
+    values = np.asarray(image, np.float64)
+    deep = np.nan_to_num(values, posinf=largest).clip(min=0)
+    grey = np.round(deep * (255 / max(largest, 1e-12)))
+    return np.asarray(grey if transparent is None else np.where(values == transparent, 128, grey), np.uint8)
 
 
 def _composite(image: Image.Image) -> Grey:
@@ -181,7 +220,7 @@ def is_compact(path: Path, longest: int) -> bool:
     """
     with open_image(path, path) as image:
         width, height = image.size
-        upright = image.getexif().get(0x0112, 1) == 1
+        upright = image.getexif().get(ORIENTATION, 1) == 1
         small = max(width, height) <= longest and path.stat().st_size <= width * height
         return upright and small and image.format in ("WEBP", "JPEG", "PNG")
 
@@ -195,8 +234,13 @@ def shrink(image: Grey, longest: int) -> Grey:
     return np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BOX))
 
 
+def _is_photo(name: Path) -> bool:
+    """Return whether a path within a folder is called like a photo; macOS leaves hidden files of such names."""
+    return name.suffix.lower() in PHOTO_SUFFIXES and not any(part.startswith(".") for part in name.parts)
+
+
 def find_photos(paths: list[Path]) -> list[Path]:
-    """List image files: the named files, and those in the named folders and below, sorted.
+    """List image files: the named files, and those in the named folders and below, sorted, without hidden ones.
 
     Raises:
         DoapError: If a path does not exist, or there is no image.
@@ -204,7 +248,7 @@ def find_photos(paths: list[Path]) -> list[Path]:
     photos: list[Path] = []
     for path in paths:
         if path.is_dir():
-            photos += sorted(p for p in path.rglob("*") if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
+            photos += sorted(p for p in path.rglob("*") if _is_photo(p.relative_to(path)) and p.is_file())
         elif path.exists():
             photos.append(path)
         else:

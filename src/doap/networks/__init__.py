@@ -13,12 +13,13 @@ def with_length(name_or_path: str, dimensions: int | None) -> str:
     """Return the name of a prefix of a model, `NAME@64`; without a length, the name itself.
 
     Raises:
-        DoapError: If the name has another length already.
+        DoapError: If the name has another length already, or there is a file or folder of the new name.
     """
     if dimensions is None or split_length(name_or_path)[1] == dimensions:
         return name_or_path
     name = f"{name_or_path}@{dimensions}"
-    split_length(name)  # refuses a second length
+    if split_length(name)[1] is None and split_name(name)[1] is not None:
+        raise DoapError(f"{name}: is a file or folder, not the prefix of {name_or_path}; rename it")
     return name
 
 
@@ -32,11 +33,21 @@ def split_length(name_or_path: str) -> tuple[str, int | None]:
         >>> split_length("doap-128@64"), split_length("doap-128")
         (('doap-128', 64), ('doap-128', None))
     """
-    match = re.fullmatch(r"(.+)@([0-9]{1,9})", name_or_path)
-    if match is None or os.path.exists(name_or_path):  # noqa: PTH110 (not an error if the name is too long)
+    name, length = split_name(name_or_path)
+    if length is None or os.path.exists(name_or_path):  # noqa: PTH110 (not an error if the name is too long)
         return name_or_path, None
-    length = int(match[2])
-    base, other = split_length(match[1])
+    base, other = split_length(name)
     if other not in (None, length):
-        raise DoapError(f"{match[1]}: names {other} dimensions or bits already, not {length}")
+        raise DoapError(f"{name}: names {other} dimensions or bits already, not {length}")
     return base, length
+
+
+def split_name(name: str) -> tuple[str, int | None]:
+    """Split the name of a model, not a path, into that of the whole and the length of a prefix.
+
+    Example:
+        >>> split_name("mine@64"), split_name("mine")
+        (('mine', 64), ('mine', None))
+    """
+    match = re.fullmatch(r"(.+)@([0-9]{1,9})", name)
+    return (match[1], int(match[2])) if match else (name, None)

@@ -1,6 +1,5 @@
 """Descriptors of patches: a network whose activations become unit vectors or bits."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from doap.errors import DoapError
 from doap.extents import best_extent
+from doap.networks import split_name
 from doap.networks.network import PatchNetwork
 from doap.networks.pinned_batches import map_batches
 from doap.types import Kind
@@ -147,7 +147,7 @@ def prefix_name(name: str, dimensions: int) -> str:
         >>> prefix_name("doap-128", 64), prefix_name("doap-128@64", 32)
         ('doap-128@64', 'doap-128@32')
     """
-    return f"{re.sub(r'@[0-9]+$', '', name)}@{dimensions}"
+    return f"{split_name(name)[0]}@{dimensions}"
 
 
 def check_prefix(name: str, dimensions: int, whole: int, prefixes: Sequence[int]) -> None:

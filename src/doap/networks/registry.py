@@ -139,8 +139,8 @@ def save(descriptor: Descriptor, path: str | Path, architecture: Architecture, o
         origin: Provenance for the card.
 
     Raises:
-        DoapError: If the model is an inference form, whose weights are not those of the architecture, or is truncated
-            and the architecture is not.
+        DoapError: If its weights are not those of the architecture, as in forms for inference, or it is truncated and
+            the architecture is not.
     """
     if isinstance(descriptor.network, InferenceNetwork):
         raise DoapError(f"{descriptor.name}: a fast model cannot be saved; load it with fast=False")
@@ -148,6 +148,12 @@ def save(descriptor: Descriptor, path: str | Path, architecture: Architecture, o
         raise DoapError(
             f"{descriptor.name}: has {descriptor.network.dimensions} dimensions or bits, but the architecture "
             f"{architecture.dimensions}"
+        )
+    shapes = {name: tuple(value.shape) for name, value in descriptor.network.state_dict().items()}
+    if shapes != shapes_of(architecture):
+        raise DoapError(
+            f"{descriptor.name}: its tensors are not those of the architecture; load it with fast=False and "
+            "int8=False, and give the architecture that it was built from"
         )
     content = serialize_weights(descriptor)
     path = Path(path)

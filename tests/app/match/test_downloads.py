@@ -1,6 +1,7 @@
 """Downloads of matches, read back by other readers than their writers."""
 
 import csv
+import dataclasses
 import io
 import json
 import sqlite3
@@ -10,15 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from PIL import Image
 from starlette.testclient import TestClient
 
 import doap
 from doap.app.match.downloads import ROUTE, add_downloads
 from doap.app.match.examples import list_examples
-from doap.app.match.pair import MatchOptions, match_pictures
-from doap.app.match.pictures import read_picture
+from doap.app.match.folders import write_colmap_folder
+from doap.app.match.pair import MatchOptions, MethodResult, match_pictures
+from doap.app.match.pictures import Picture, read_picture
 from doap.app.match.session import MatchSession, SessionStore
 from doap.app.settings import AppSettings
+from doap.bridges.colmap.cameras import read_image_camera
+from doap.features import Features
+from doap.images.reading import read_grey
 from doap.types import no_step_progress
 
 
@@ -92,6 +98,24 @@ def test_the_colmap_folder_has_images_keypoints_and_geometry(
     first, second = result.matches.verified_points(result.first, result.second)
     mapped = np.column_stack([first + 0.5, np.ones(len(first))]) @ matrix.T
     assert np.abs(mapped[:, :2] / mapped[:, 2:] - (second + 0.5)).max() <= session.options.threshold * 1.5
+
+
+def test_turned_pictures_for_colmap_keep_their_focal_length(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif.get_ifd(0x8769)[0xA405] = 28  # mm on film of 35 mm
+    Image.new("L", (300, 200), 90).save(tmp_path / "a.jpg", exif=exif)
+    grey = read_grey(tmp_path / "a.jpg")
+    picture = Picture(tmp_path / "a.jpg", "a.jpg", False, (300, 200), grey)
+    features = Features(np.zeros((0, 2, 3), np.float32), np.zeros((0, 8), np.uint8), (300, 200), "none")
+    matches = doap.match(features, features, geometry=None)
+    result = MethodResult("none", 8, 1.0, features, features, matches, matches, {})
+    (tmp_path / "c").mkdir()
+    write_colmap_folder(MatchSession((picture, picture), MatchOptions(("none",)), (result,)), result, tmp_path / "c")
+    copy = tmp_path / "c" / "images" / "first-a.jpg"
+    np.testing.assert_array_equal(read_grey(copy), grey)
+    assert read_image_camera(copy) == dataclasses.replace(read_image_camera(tmp_path / "a.jpg"), size=(200, 300))
+    assert read_image_camera(copy).focal_length == 240.0
 
 
 def test_the_hloc_folder_has_features_matches_and_pairs(

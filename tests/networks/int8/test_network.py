@@ -167,3 +167,11 @@ def test_the_model_is_a_module() -> None:
     assert isinstance(model, nn.Module)
     assert not list(model.parameters())
     assert not model.training
+
+
+def test_an_int8_model_cannot_be_saved(tmp_path: Path) -> None:
+    card = registry.find_card("doap-tiny-128")
+    assert card is not None
+    with pytest.raises(DoapError, match="load it with fast=False and int8=False, and give the arch"):
+        doap.save(doap.load("doap-tiny-128", int8=True), tmp_path / "a.safetensors", card.architecture)
+    assert not list(tmp_path.iterdir())

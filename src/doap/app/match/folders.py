@@ -27,6 +27,7 @@ from doap.images.reading import open_image
 
 STAMP = "doap app"
 EXIF_ORIENTATION = 0x0112
+QUALITY = 95  # of turned JPEG and WebP pictures
 
 
 def write_colmap_folder(session: MatchSession, result: MethodResult, folder: Path) -> None:
@@ -88,7 +89,8 @@ def _copy(source: Path, target: Path) -> None:
         raise DoapError(f"{source.name}: is no longer on the server; choose the picture again")
     with open_image(source, source.name) as image:
         if image.getexif().get(EXIF_ORIENTATION, 1) != 1:
-            ImageOps.exif_transpose(image).save(target, image.format)
+            upright = ImageOps.exif_transpose(image)
+            upright.save(target, image.format, exif=upright.getexif(), quality=QUALITY)  # with the focal length
             return
     shutil.copyfile(source, target)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from doap.choices import CAMERA_MODELS, CameraMode
 from doap.errors import DoapError
 from doap.folders.settings import Identity
-from doap.images.reading import open_image
+from doap.images.reading import open_image, stored_size
 
 DEFAULT_FOCAL = 1.2  # in units of the longer side, as COLMAP's
 FILM_WIDTH = 35.0  # mm, to which COLMAP relates "FocalLengthIn35mmFilm"
@@ -154,7 +154,7 @@ def read_image_camera(path: Path) -> ImageCamera:
             exif = {**main, **main.get_ifd(0x8769)}
         except Exception:  # damaged EXIF data cause all kinds of exceptions
             exif = {}
-        size = image.size
+        size = stored_size(image)
     device = " ".join(str(exif[tag]).strip("\0 ") for tag in (0x010F, 0x0110) if tag in exif)
     return ImageCamera(size, _focal_length(exif, max(size)), device or None)
 

@@ -31,7 +31,7 @@ def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
 
     Raises:
         DoapError: If the model is binary already, has no card, or its dimensions do not fill whole bytes; or if
-            `output` exists.
+            `output` exists, or the name is that of a prefix.
 
     Example:
         >>> import doap, tempfile
@@ -40,7 +40,7 @@ def binarise(source: str | Path, output: Path, name: str | None = None) -> Path:
         >>> model.name, model.kind, model.bytes
         ('demo-128b', 'binary', 16)
     """
-    check_output(output)
+    check_output(output, name)
     model, card = load(source, fast=False), find_card(str(source))
     if card is None:
         raise DoapError(f"{source}: a baseline without a card; only models with a card can be binarised")

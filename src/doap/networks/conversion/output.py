@@ -3,17 +3,25 @@
 from pathlib import Path
 
 from doap.errors import DoapError
+from doap.networks import split_name
 from doap.networks.card import card_path
 
 
-def check_output(path: Path) -> None:
+def check_output(path: Path, name: str | None) -> None:
     """Check that a new model can be written to `path`, before any work is done.
 
+    Args:
+        path: File to write.
+        name: Name of the model; None is that of the file.
+
     Raises:
-        DoapError: If `path` is not a .safetensors file, or it or its card exists.
+        DoapError: If `path` is not a .safetensors file, it or its card exists, or the name is that of a prefix.
     """
     if path.suffix != ".safetensors":
         raise DoapError(f"{path}: models are written as .safetensors; choose such a name")
     for file in (path, card_path(path)):
         if file.exists():
             raise DoapError(f"{file}: exists already; remove it or choose another name")
+    base, length = split_name(name or path.stem)
+    if length is not None:
+        raise DoapError(f"{base}@{length}: names a prefix of the model {base}; choose another name (--name)")

@@ -44,9 +44,9 @@ def convert(
 
     Raises:
         DoapError: If the file cannot be read without executing code, is not of a known network, or has values that are
-            not finite; or if `output` exists.
+            not finite; or if `output` exists, or the name is that of a prefix.
     """
-    check_output(output)
+    check_output(output, name)
     check_size(source)
     if source.suffix.lower() == ".mat":
         converted = convert_matlab(source, centre_surround)
