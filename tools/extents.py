@@ -118,8 +118,9 @@ def search(
                 model = to_inference(load(card.name, device, fast=False))
                 while (extent := next_extent(measurements.curve(card.name, detector), card.extent)) is not None:
                     if evaluator is None:
-                        evaluator = PairsEvaluator(pairs, detector, keypoints, EXTENTS, device, _progress(bar, task))
-                        bar.update(task, completed=0, total=None)
+                        reading = bar.add_task("reading pairs", total=None)
+                        evaluator = PairsEvaluator(pairs, detector, keypoints, EXTENTS, device, _progress(bar, reading))
+                        bar.remove_task(reading)
                     score = evaluator.evaluate_at(model, extent)
                     measurements.add(card, detector, extent, score, len(evaluator.pairs))
                     bar.advance(task)

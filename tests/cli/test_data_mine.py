@@ -139,3 +139,10 @@ def test_an_error_is_one_line(
     assert (ended.value.code, errors.count("\n")) == (1, 1)
     assert message in errors
     assert not Path("a.png").exists()
+
+
+def test_the_number_of_clusters_is_bounded(doap: Doap) -> None:
+    status, _, errors = doap("data", "mine", "set", "-o", "a.png", "--clusters", "1000000")
+    assert status == 2
+    assert "Traceback" not in errors
+    assert "4096" in errors

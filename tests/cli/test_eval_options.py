@@ -82,3 +82,10 @@ def test_defaults_are_those_of_the_benchmarks() -> None:
             if field.default is not dataclasses.MISSING:
                 default = parameters[field.name].default
                 assert (parse_extent(default) if field.name == "extent" else default) == field.default
+
+
+def test_json_and_csv_do_not_replace_each_other(doap: Doap, tmp_path: Path) -> None:
+    words = ("eval", "oxford", "sift", "--data", "absent", "--json", "o.json", "--csv", tmp_path / "o.json")
+    status, _, error = doap(*words)
+    assert (status, error.count("\n")) == (1, 1)
+    assert "o.json: is the file of --json, which would be replaced" in error

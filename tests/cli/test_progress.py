@@ -3,13 +3,18 @@
 import io
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from doap.cli import console
+from doap.cli.data_download import download
 from doap.cli.progress import LINE_SECONDS, CountingBar, ProgressBar
+from doap.cli.reproduce import reproduce
+from doap.errors import DoapError
 from doap.training.log import Status
+from doap.types import StepProgress
 
 
 class Clock:
@@ -126,3 +131,46 @@ def test_every_step_has_its_own_time_left(
         assert re.fullmatch(r"matching .* 4/10 0:03:00", shown(bar))
         progress("writing", 1, None)
         assert re.fullmatch(r"writing .* 1/\?", shown(bar))
+
+
+def test_steps_of_a_reproduction_are_written_although_one_before_had_the_same_total(
+    clock: Clock, written: Callable[[bool], io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_request: object, report: Callable[..., None], progress: StepProgress, _on_target: object) -> None:
+        for number in range(1, 41):
+            clock.now += 1
+            report("DOAP", number % 20 / 20, number // 20, 40)
+        work_in_steps(clock, progress)
+
+    monkeypatch.setattr("doap.experiments.reproduce.run.reproduce", run)
+    log = written(False)
+    with pytest.raises(DoapError, match="the end"):
+        reproduce(["table-2"], "data", Path("out"), device="cpu")
+    assert steps_in(log) == ["training DOAP", "describing", "ranking"]
+
+
+def test_steps_of_a_download_are_written_although_one_before_had_the_same_total(
+    clock: Clock, written: Callable[[bool], io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "doap.datasets.download.downloading.download",
+        lambda *_, progress: work_in_steps(clock, lambda step, done, _: progress(step, done << 20, 40 << 20)),
+    )
+    log = written(False)
+    with pytest.raises(DoapError, match="the end"):
+        download(["oxford"], Path("data"))
+    assert steps_in(log) == ["describing, MiB", "ranking, MiB"]
+
+
+def work_in_steps(clock: Clock, progress: StepProgress) -> None:
+    """Do two steps of the same size, and fail."""
+    for step in ("describing", "ranking"):
+        for done in range(41):
+            clock.now += 1
+            progress(step, done, 40)
+    raise DoapError("the end")
+
+
+def steps_in(log: io.StringIO) -> list[str]:
+    """Return the steps that a log has lines of, in order."""
+    return list(dict.fromkeys(line.partition(":")[0] for line in log.getvalue().splitlines()))

@@ -4,11 +4,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from doap.cli.reproduce import _setup_lines
 from doap.evaluation.harness.result import read_result
+from doap.experiments.reproduce.data import DataFolder
+from doap.experiments.reproduce.run import Outcome, Request
 from support.command_line import Doap
 from support.sets.small_data_folder import make_data_folder
 
@@ -125,3 +129,32 @@ def test_look_alike_sets_need_photos(doap: Doap) -> None:
     assert "give --photos" in error
     code, _, error = doap("reproduce", "table-1", "--data", "data", "--photos", "photos", "-o", "out")
     assert (code, error) == (1, "doap: --photos is for --data look-alike\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "message"),
+    [
+        ("figure-batch-size", ("--set", "batch_size=64"), "--set batch_size: is what figure-batch-size varies; "),
+        ("all", ("--set", "lr=1", "--set", " batch_size = 64"), "--set batch_size: is what figure-batch-size varies; "),
+        ("table-1", ("--set", "epochs=1", "--steps", "100"), "--steps has no effect with --set epochs; "),
+    ],
+)
+def test_settings_without_an_effect_are_refused(
+    doap: Doap, tmp_path: Path, target: str, settings: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "photos").mkdir()
+    words = ("reproduce", target, "--data", "look-alike", "--photos", "photos", "-o", "out")
+    code, _, error = doap(*words, *settings)
+    assert (code, error.count("\n")) == (1, 1)
+    assert error.startswith(f"doap: {message}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_page_names_no_steps_if_the_epochs_were_set(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, is_look_alike=True)
+    request = Request(["table-2"], {}, data, tmp_path, settings=["width=8"])
+    outcome = Outcome(tmp_path, (), ())
+    assert any(line.startswith("Trainings take 3,000 steps.") for line in _setup_lines(request, outcome))
+    lines = _setup_lines(replace(request, settings=["epochs=2"]), outcome)
+    assert not any("Trainings take" in line for line in lines)
+    assert "All recipes were changed by epochs=2." in lines

@@ -146,3 +146,11 @@ def test_studies_need_no_other_extras() -> None:
 
 def test_the_help_names_the_studies_that_ship() -> None:
     assert list(STUDIES) == list_studies()
+
+
+@pytest.mark.parametrize("option", ["detector", "extent", "keypoints"])
+def test_options_of_pairs_need_pairs(doap: Doap, sets: Path, option: str) -> None:
+    value = {"detector": "harris", "extent": "6", "keypoints": "80"}[option]
+    status, _, errors = doap(*WORDS, f"--{option}", value)
+    assert (status, errors) == (1, f"doap: --{option}: has no effect on a study without --pairs; leave it out\n")
+    assert not (sets / "runs").exists()

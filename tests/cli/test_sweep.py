@@ -240,3 +240,11 @@ def test_what_is_varied_cannot_be_set(doap: Doap, tmp_path: Path) -> None:
     status, _, errors = doap(*words)
     assert (status, errors) == (1, "doap: --set lr: is what --over varies; leave it out\n")
     assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize("other", [("--over", "split=a,b"), ("--over", "lr=1,2", "--set", "split=b")])
+def test_a_split_is_given_once(doap: Doap, tmp_path: Path, other: tuple[str, ...]) -> None:
+    words = ("sweep", "hpatches-real", "--data", "absent", "-o", "sweep", "--split", "a", *other)
+    status, _, errors = doap(*words)
+    assert (status, errors) == (1, "doap: --split: --set or --over sets it, too; give one of them\n")
+    assert not (tmp_path / "sweep").exists()

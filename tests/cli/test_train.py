@@ -276,3 +276,18 @@ def test_a_damaged_checkpoint_is_one_line(
     assert doap("train", "--resume", "run")[0] == 0
     assert same_weights(tmp_path / "run", whole)
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "option"),
+    [
+        (("--split", "a", "--set", "split=b"), "split", "--split"),
+        (("--from", "doap-128", "--set", "initial_weights=doap-256b"), "initial_weights", "--from"),
+    ],
+)
+def test_what_an_option_sets_is_not_set_otherwise(
+    doap: Doap, hpatches: Path, tmp_path: Path, words: tuple[str, ...], key: str, option: str
+) -> None:
+    status, _, errors = doap("train", "r.yaml", "--data", hpatches, "-o", "run", *words)
+    assert (status, errors) == (1, f"doap: --set {key}: {option} sets it, too; give one of them\n")
+    assert not (tmp_path / "run").exists()

@@ -220,3 +220,12 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
+
+
+def test_a_page_does_not_replace_the_pictures_that_it_shows(tmp_path: Path) -> None:
+    names = [f"alignment-{number}.png" for number in (2, 3)]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode())
+    with pytest.raises(DoapError, match=r"alignment-2.png: is in the folder of the page.*choose another output"):
+        write_report(gather([tmp_path]), tmp_path)
+    assert [(tmp_path / name).read_bytes() for name in names] == [name.encode() for name in names]

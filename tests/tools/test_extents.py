@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import extents
+from doap.cli.progress import CountingBar
 from doap.datasets.sets.image_pairs import find_pairs
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import open_methods
@@ -77,6 +79,19 @@ def test_scores_are_those_of_eval_pairs_and_cards_hold_the_best_extents(weights_
     extents.main([NAMES[0], *options])  # repeated: nothing changes
     assert read_card(weights_folder / f"{NAMES[0]}.safetensors") == after
     assert read_result(tmp_path / "extents.json") == result
+
+
+def test_the_progress_counts_measurements_apart_from_the_pairs_read(
+    weights_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert weights_folder.exists()
+    write_pair(tmp_path / "pairs" / "a", 0)
+    bar = CountingBar(Console(quiet=True))
+    monkeypatch.setattr(extents, "counting_bar", lambda: bar)
+    options = ["--pairs", str(tmp_path / "pairs"), "--keypoints", "60", "--device", "cpu", "--detectors", "dog"]
+    extents.main([NAMES[0], *options, "-o", str(tmp_path / "e.json")])
+    (task,) = bar.tasks
+    assert (task.description, task.completed, task.total) == (f"{NAMES[0]}, dog", 2, None)
 
 
 def test_an_interrupted_search_is_resumed_and_other_weights_are_measured_again(

@@ -11,10 +11,10 @@ EXAMPLE = "Example: doap app --model out/run/weights.safetensors"
 
 
 def app(
-    host: Annotated[str, typer.Option(help="Address to bind to; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to bind to; 0.0.0.0 is open to other machines.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 7860,
     model: Annotated[
-        list[str] | None, typer.Option(help="Offer this model as well: a baseline, or path of weights; repeatable.")
+        list[str] | None, typer.Option(help="Also offer this model: a baseline, or path of weights; repeatable.")
     ] = None,
     device: DeviceOption = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,

@@ -41,7 +41,7 @@ def colmap(
         Path | None, typer.Option("-o", "--output", metavar="PROJECT", help="Folder for database.db and features.")
     ] = None,
     database: Annotated[
-        Path | None, typer.Option(help="Instead of a project: database of COLMAP in which the images are already.")
+        Path | None, typer.Option(help="Instead of a project: an existing COLMAP database of these images.")
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
     dimensions: DimensionsOption = None,
@@ -49,27 +49,28 @@ def colmap(
         str,
         typer.Option(
             metavar="exhaustive|retrieval|sequential|FILE",
-            help="All pairs; similar images; images that follow each other; or two names per line of a file.",
+            help="exhaustive: all pairs; retrieval: similar images; sequential: images that follow each other by name; "
+            "or a file with two names per line.",
         ),
     ] = "exhaustive",
     neighbours: Annotated[
         int, typer.Option(min=1, help="Number of similar images, or of following ones, to match each image with.")
     ] = 20,
     quadratic: Annotated[
-        bool, typer.Option("--quadratic", help="sequential: match also with the images 1, 2, 4, 8, … places on.")
+        bool, typer.Option("--quadratic", help="sequential: also match with the images 1, 2, 4, 8, … later.")
     ] = False,
     reconstruct: Annotated[
-        bool, typer.Option("--reconstruct", help="Make the sparse model with pycolmap, or else the colmap program.")
+        bool, typer.Option("--reconstruct", help="Make the sparse model, by pycolmap or the colmap program.")
     ] = False,
     camera_model: Annotated[
         str, typer.Option(metavar="NAME", help=f"Model of new cameras: {', '.join(CAMERA_MODELS)}.")
     ] = "SIMPLE_RADIAL",
     camera_params: Annotated[
-        str | None, typer.Option(metavar="F,CX,CY,…", help="Its parameters; by default the focal length of EXIF.")
+        str | None, typer.Option(metavar="F,CX,CY,…", help="Their parameters; by default the focal length of EXIF.")
     ] = None,
     camera_mode: Annotated[
         CameraMode,
-        typer.Option(help="Images of one camera: auto: of one device and focal length by their EXIF data."),
+        typer.Option(help="Images that share a camera; auto: those with the same device and focal length in EXIF."),
     ] = "auto",
     precision: PrecisionOption = "fast",
     detector: Annotated[str, typer.Option(help=f"Detector: {', '.join(DETECTOR_NAMES)}.")] = DEFAULT_DETECTOR,
@@ -78,9 +79,7 @@ def colmap(
     min_response: Annotated[
         float, typer.Option(min=0, help="Smallest response of a keypoint; the default gives about as many as COLMAP.")
     ] = 0.005,
-    max_size: Annotated[
-        int, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
-    ] = 3200,
+    max_size: Annotated[int, typer.Option(min=16, help="Reduce larger images to this longer side in pixels.")] = 3200,
     masks: Annotated[
         Path | None, typer.Option(help="Folder of masks NAME.png; keypoints where a mask is 0 are left out.")
     ] = None,
@@ -120,7 +119,7 @@ def colmap(
 
     Real-valued descriptors are matched by Euclidean distance, binary ones by Hamming distance. An interrupted run
     continues when it is started again, also with new images. COLMAP 3.8 to 4.2 open the database.
-    docs/bridges/colmap.md describes it.
+    docs/bridges/colmap.md describes its tables.
     """
     from doap.bridges.colmap import CameraSettings, ProjectSettings, build_project, import_into_database
     from doap.bridges.colmap.cameras import parse_params

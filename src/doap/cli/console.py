@@ -13,7 +13,6 @@ from doap.files import printable
 if TYPE_CHECKING:
     from doap.cli.progress import CountingBar, TrainingBar
     from doap.training.log import Status
-    from doap.types import StepProgress
 
 console = Console()
 errors = Console(stderr=True)
@@ -50,12 +49,12 @@ def counting_bar() -> "CountingBar":
 
 
 @contextmanager
-def step_bar() -> Iterator["StepProgress"]:
+def step_bar() -> Iterator[Callable[[str, float, int | None], None]]:
     """Show one progress bar for work in several steps; yield the callback `progress(step, done, total)`."""
     with counting_bar() as bar:
         task = bar.add_task("", total=None)
 
-        def progress(step: str, done: int, total: int | None) -> None:
+        def progress(step: str, done: float, total: int | None) -> None:
             nonlocal task
             if step != bar.tasks[0].description:  # each step has its own time left
                 bar.remove_task(task)

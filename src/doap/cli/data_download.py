@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from doap.cli.console import counting_bar, say
+from doap.cli.console import say, step_bar
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
@@ -49,12 +49,10 @@ def download(
 def _download(data: "DataSet", output: Path, url: str | None, keep_archive: bool) -> None:
     from doap.datasets.download.downloading import download as download_dataset
 
-    with counting_bar() as bar:
-        task = bar.add_task(data.name, total=None)
+    with step_bar() as show:
 
         def progress(step: str, done: int, total: int | None) -> None:
-            mebibytes = None if total is None else -(-total >> 20)
-            bar.update(task, description=f"{step}, MiB", completed=done >> 20, total=mebibytes)
+            show(f"{step}, MiB", done >> 20, None if total is None else -(-total >> 20))
 
         result = download_dataset(data, output, url, keep_archive, progress=progress)
     say(f"{data.name} is {'now' if result.is_new else 'already'} in {result.folder}: {result.counts}")

@@ -8,7 +8,7 @@ import typer
 from doap.choices import MAX_SEED
 from doap.cli.console import choose_device, counting_bar, say
 from doap.cli.data_show import open_training_with_bar
-from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE
+from doap.datasets.label_mining.settings import CLUSTERS, MAX_CLUSTERS, PERCENTILE
 
 EXAMPLE = "Example: doap data mine hpatches/ --split a -o clusters.png --save mined.npz"
 
@@ -20,7 +20,7 @@ def mine(
         str | None,
         typer.Option(help="Mine only what this split trains on: a, b or c of HPatches, train of RomePatches."),
     ] = None,
-    clusters: Annotated[int, typer.Option(min=1, help="Clusters per sequence.")] = CLUSTERS,
+    clusters: Annotated[int, typer.Option(min=1, max=MAX_CLUSTERS, help="Clusters per sequence.")] = CLUSTERS,
     percentile: Annotated[
         float,
         typer.Option(

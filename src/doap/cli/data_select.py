@@ -18,9 +18,7 @@ def select(
         Path,
         typer.Option(help="Licences of the photos: columns archive, file, source, licence; the photo is archive/file."),
     ],
-    licence: Annotated[
-        list[str], typer.Option(metavar="PATTERN", help='Licences to keep, such as "CC*". May be repeated.')
-    ],
+    licence: Annotated[list[str], typer.Option(metavar="PATTERN", help='Licences to keep, such as "CC*"; repeatable.')],
     output: Annotated[Path, typer.Option("-o", "--output", help="The set to create, a folder.")],
 ) -> None:
     """Write the part of a frame set whose photos have one of some licences.

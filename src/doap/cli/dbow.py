@@ -49,7 +49,7 @@ def dbow(
     frames: FramesOption = "detected",
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 1000,
     max_size: Annotated[
-        int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
+        int | None, typer.Option(min=16, help="Reduce larger images to this longer side in pixels.")
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=MAX_SEED, help="Seed of the clusters; the same seed gives the same file.")

@@ -38,7 +38,7 @@ def describe(
     max_keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 2000,
     min_response: Annotated[float, typer.Option(min=0, help="Smallest response of a keypoint.")] = 0.0,
     max_size: Annotated[
-        int | None, typer.Option(min=16, help="Describe larger images at this many pixels on the longer side.")
+        int | None, typer.Option(min=16, help="Reduce larger images to this longer side in pixels.")
     ] = None,
     masks: Annotated[
         Path | None, typer.Option(help="Folder of masks NAME.png; keypoints where a mask is 0 are left out.")

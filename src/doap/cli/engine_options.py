@@ -11,6 +11,9 @@ WorkersOption = Annotated[
 ]
 EngineOption = Annotated[
     EngineName,
-    typer.Option(help="Processes of this machine, or of a Ray cluster (RAY_ADDRESS; without one, Ray runs here)."),
+    typer.Option(
+        help="local: processes on this machine; ray: the Ray cluster at RAY_ADDRESS, or Ray on this machine if it is "
+        "not set."
+    ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace results of other settings in the output.")]

@@ -30,7 +30,7 @@ def hpatches(
     descriptors: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="DIR", help="Descriptors computed elsewhere, as DIR/SEQUENCE/ref.csv …, one per row. Repeatable."
+            metavar="DIR", help="Descriptors computed elsewhere, as DIR/SEQUENCE/ref.csv …, one per row; repeatable."
         ),
     ] = None,
     split: Annotated[
@@ -39,7 +39,7 @@ def hpatches(
     ] = None,
     tasks: Annotated[
         list[str] | None,
-        typer.Option(metavar="TASK", help="verification, matching or retrieval. Repeatable. All by default."),
+        typer.Option(metavar="TASK", help="verification, matching or retrieval; repeatable. By default all."),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=MAX_SEED, help="Seed of task lists that are not present and are sampled.")

@@ -46,8 +46,11 @@ class Outputs:
     figure: Path | None
 
     def __post_init__(self) -> None:
+        from doap.errors import DoapError
         from doap.files import check_figure_format, check_output
 
+        if self.json and self.csv and self.json.resolve() == self.csv.resolve():
+            raise DoapError(f"--csv {self.csv}: is the file of --json, which would be replaced; give another one")
         for path in filter(None, (self.json, self.csv)):
             check_output(path)
         if self.figure:

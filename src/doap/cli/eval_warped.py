@@ -23,7 +23,7 @@ EXAMPLE = f"Example: doap eval warped {DEFAULT_MODEL} sift rootsift --data photo
 
 
 def warped(
-    data: Annotated[list[Path], typer.Option(metavar="PHOTO", help="Photo, or folder of photos. Repeatable.")],
+    data: Annotated[list[Path], typer.Option(metavar="PHOTO", help="Photo, or folder of photos; repeatable.")],
     models: Models = None,
     copies: Annotated[int, typer.Option(min=1, help="Number of warped copies per photo.")] = 5,
     keypoints: Annotated[int, typer.Option(min=1, help="Number of strongest keypoints per image.")] = 1000,

@@ -27,9 +27,9 @@ def hloc(
 ) -> None:
     """Write features and matches as files of hloc (Hierarchical-Localization).
 
-    The folder gets feats-MODEL.h5, and for matches in NAME.h5 the list pairs-NAME.txt and
-    feats-MODEL_matches-doap_pairs-NAME.h5, named as hloc names its own. Files that are up to date are kept.
-    docs/bridges/hloc.md describes them.
+    The folder gets feats-MODEL.h5 and, with --matches NAME.h5, pairs-NAME.txt and
+    feats-MODEL_matches-doap_pairs-NAME.h5: the names that hloc gives its own files. Files that are up to date are kept.
+    docs/bridges/hloc.md describes the files.
     """
     from doap.bridges.hloc import export_features, export_matches, features_name
     from doap.folders import FeatureCollection, MatchCollection

@@ -1,7 +1,8 @@
 """Commands that are imported on first use, so that running one does not import the others."""
 
+import inspect
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
@@ -30,12 +31,19 @@ class Verb:
         module = import_module(self.module)
         if self.function:
             app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-            app.command(name, cls=self.cls, epilog=module.EXAMPLE)(getattr(module, self.function))
+            function = getattr(module, self.function)
+            app.command(name, cls=self.cls, help=_paragraphs(function), epilog=module.EXAMPLE)(function)
         else:
             app = module.app
         command = typer.main.get_command(app)
         command.name = name
         return command
+
+
+def _paragraphs(function: Callable[..., None]) -> str:
+    """Return the docstring with one line per paragraph, which the help wraps; it keeps line breaks."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 class LazyGroup(TyperGroup):

@@ -16,18 +16,21 @@ ModelOption = Annotated[
 ]
 DimensionsOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Length of the descriptors, in dimensions or bits, if the model was trained for it."),
+    typer.Option(min=1, help="Shorter descriptors of a nested model: their length in dimensions or bits."),
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
 PrecisionOption = Annotated[
     Precision,
-    typer.Option(help="fast: the fastest floats of the device; exact: float32 as trained; int8: integers, on a CPU."),
+    typer.Option(
+        help="fast: the fastest floating-point type of the device; exact: float32, as trained; int8: 8-bit integers, "
+        "on a CPU."
+    ),
 ]
 FramesOption = Annotated[
     FrameShape,
     typer.Option(
-        help="detected: as detected; upright: for cameras that are held alike; baumberg: with affine shape; learned: "
-        "corrected by a network, for views from very different directions."
+        help="detected: as detected; upright: not rotated, for cameras that are not rolled; baumberg: with affine "
+        "shape; learned: corrected by a network, for views from very different directions."
     ),
 ]
 

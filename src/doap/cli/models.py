@@ -20,8 +20,8 @@ def models(
     """List the models that ship with doap, or print the card of one.
 
     The extent is half a patch's side in units of its frame's scale. An extent named with a detector is the best for
-    that detector and used by default; "others" are all other detectors, which use that of DoG, or that of the training
-    if DoG was not measured.
+    that detector and used by default. "others" is the extent of all other detectors: that of DoG, or that of the
+    training if DoG was not measured.
     """
     from doap.evaluation.harness.cards import card_facts, models_table
     from doap.networks.registry import find_card, list_models, load

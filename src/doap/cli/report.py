@@ -21,7 +21,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for index.html and its pictures.")],
     unavailable: Annotated[
         list[str] | None,
-        typer.Option(metavar="SECTION", help="Benchmark whose data set cannot be obtained. Repeatable."),
+        typer.Option(metavar="SECTION", help="Benchmark whose data set cannot be obtained; repeatable."),
     ] = None,
 ) -> None:
     """Write one HTML page with the tables and figures of the paper, measured results beside published ones.

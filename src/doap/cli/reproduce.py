@@ -1,11 +1,12 @@
 """`doap reproduce`: the tables and figures of the paper, one command each."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.cli.console import choose_device, counting_bar, say, step_bar
+from doap.cli.console import choose_device, say, step_bar
 from doap.errors import DoapError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def reproduce(
 
     folder = _data_folder(data, photos, output, quick)
     known = _targets(folder)
-    find_targets(targets, known)
+    _check_settings(find_targets(targets, known), settings or [], steps)
     if steps and not folder.is_look_alike:
         raise DoapError("--steps is for look-alike sets; on the official ones, recipes have the epochs of the paper")
     if steps and quick:
@@ -79,17 +80,25 @@ def reproduce(
     if dry_run:
         _describe(request)
         return
-    with counting_bar() as bar:
-        task = bar.add_task("", total=None)
-
-        def progress(step: str, done: int, total: int | None) -> None:
-            bar.update(task, description=step, completed=done, total=total)
+    with step_bar() as progress:
 
         def report(name: str, fraction: float, done: int, total: int) -> None:
-            bar.update(task, description=f"training {name}", completed=done + fraction, total=total)
+            progress(f"training {name}", done + fraction, total)
 
         outcome = run(request, report, progress, lambda name: say(f"evaluating {name}"))
     _write_page(request, outcome)
+
+
+def _check_settings(targets: "Sequence[Target]", settings: list[str], steps: int | None) -> None:
+    """Raise a DoapError if an override of the recipes would have no effect, or makes another option have none."""
+    from doap.training.recipe import setting_keys
+
+    keys = setting_keys(settings)
+    varied = [target.name for target in targets if target.sweeps]
+    if varied and "batch_size" in keys:
+        raise DoapError(f"--set batch_size: is what {varied[0]} varies; leave it out, or name the other targets")
+    if steps and "epochs" in keys:
+        raise DoapError("--steps has no effect with --set epochs; leave out one of them")
 
 
 def _data_folder(data: str, photos: Path | None, output: Path, quick: bool) -> "DataFolder":
@@ -158,9 +167,10 @@ def _setup_lines(request: "Request", outcome: "Outcome") -> list[str]:
             f"The data sets in {request.data.folder} are look-alikes: made from other photos, in the official formats. "
             "Figures on them compare the measured methods with each other, not with the published figures."
         )
+        length = f"Trainings take {request.equal_steps:,} steps. " if request.equal_steps else ""
         lines.append(
-            f"Trainings take {request.steps:,} steps; the learning rate falls linearly to 0. Each objective has the "
-            "best of the same initial rates, instead of the paper's."
+            f"{length}The learning rate falls linearly to 0. Each objective has the best of the same initial rates, "
+            "instead of the paper's."
         )
     if request.settings:
         lines.append(f"All recipes were changed by {' '.join(request.settings)}.")

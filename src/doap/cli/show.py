@@ -1,4 +1,4 @@
-"""`doap show`: figures of the inner workings of a model."""
+"""`doap show`: figures of how a model transforms patches."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def show() -> None:
-    """Draw the inner workings of a model."""
+    """Draw how a model transforms patches."""
 
 
 @app.command(epilog=EXAMPLE)

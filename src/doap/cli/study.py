@@ -8,6 +8,7 @@ import typer
 from doap.choices import DEFAULT_DETECTOR
 from doap.cli.console import choose_device, counting_bar, say, series_bar
 from doap.cli.pair_options import Detector, Keypoints, check_detector, parse_extent
+from doap.cli.unused_options import check_unused
 
 if TYPE_CHECKING:
     from doap.evaluation.image_pairs.evaluator import PairsEvaluator
@@ -22,6 +23,7 @@ EXAMPLE = (
 
 
 def study(
+    context: typer.Context,
     file: Annotated[
         str, typer.Argument(metavar="STUDY", help=f"YAML file, or name of a shipped study: {', '.join(STUDIES)}.")
     ],
@@ -59,6 +61,8 @@ def study(
     from doap.training.run_folder import DataSpec
     from doap.training.validation import CommonValidation, check_validation_folder
 
+    if not pairs:
+        check_unused(context, ("detector", "extent", "keypoints"), "a study without --pairs")
     plan = read_study(file, settings)
     check_detector(detector)
     extents = [parse_extent(text) for text in extent or ["own"]]

@@ -70,6 +70,8 @@ def sweep(
 
     if (key := over.partition("=")[0].strip()) in setting_keys(settings or []):
         raise DoapError(f"--set {key}: is what --over varies; leave it out")
+    if split and "split" in {key, *setting_keys(settings or [])}:
+        raise DoapError("--split: --set or --over sets it, too; give one of them")
     plan = plan_sweep(recipe, over, [*(settings or []), *([f"split={split}"] if split else [])])
     tests = test or []
     chosen = choose_metric(tests, metric)

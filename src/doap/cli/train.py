@@ -19,7 +19,7 @@ def train(
     recipe: Annotated[Path | None, typer.Argument(metavar="[RECIPE]", help="Name or YAML file of a recipe.")] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(help="Patch set, frame set, or official folder; repeatable, several patch sets are united."),
+        typer.Option(help="Patch set, frame set, or official folder; repeatable for the union of patch sets."),
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="New folder for the run.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the unfinished run in this folder.")] = None,
@@ -48,11 +48,11 @@ def train(
 
     The run folder holds the recipe, versions, a log (CSV and TensorBoard), curves, a checkpoint, the weights with the
     best validation AP, and the last weights. An interrupted run continues with --resume to the same weights. Under
-    torchrun or SLURM, their processes share each batch.
+    torchrun or SLURM, each batch is split between their processes.
     """
     from doap.cli.data_show import open_training_with_bar, open_with_bar
     from doap.training.distributed import is_rank_zero
-    from doap.training.recipe import read_recipe, read_recorded_recipe
+    from doap.training.recipe import read_recipe, read_recorded_recipe, setting_keys
     from doap.training.run_folder import DataSpec, is_unstarted, read_run
     from doap.training.trainer import train as train_descriptor
     from doap.training.validation import check_validation_folder
@@ -68,6 +68,11 @@ def train(
         device, devices = info.device, info.devices
     elif recipe and data and output:
         options = {"split": split, "initial_weights": initial_weights}
+        for key in setting_keys(settings or []):
+            if options.get(key):
+                raise DoapError(
+                    f"--set {key}: --{'split' if key == 'split' else 'from'} sets it, too; give one of them"
+                )
         overrides = [*(settings or []), *(f"{key}={json.dumps(value)}" for key, value in options.items() if value)]
         run, run_recipe = output, read_recipe(recipe, overrides)
         run_split = run_recipe.split

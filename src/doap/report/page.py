@@ -31,13 +31,19 @@ def write_report(
         Path of index.html.
 
     Raises:
-        DoapError: If an unavailable key is not a section's or has a result, or a result cannot be shown.
+        DoapError: If an unavailable key is not a section's or has a result, a result cannot be shown, or a picture lies
+            in the folder.
     """
     known, measured = {section.key for section in SECTIONS}, set(gathered.keys())
     for key in unavailable:
         if key not in known or key in measured:
             reason = "has a result" if key in known else f"is none of {', '.join(sorted(known))}"
             raise DoapError(f"--unavailable: {key} {reason}")
+    for picture, _ in gathered.pictures:
+        if picture.parent.resolve() == folder.resolve():
+            raise DoapError(
+                f"{picture}: is in the folder of the page, whose pictures may replace it; choose another output"
+            )
     make_folder(folder)
     others = [key for key in dict.fromkeys(gathered.keys()) if key not in known]
     sections = (*SECTIONS, *(Section(key, key, "", "Not in the paper.", "") for key in others))

@@ -8,7 +8,7 @@ import yaml
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from doap.choices import MAX_SEED
-from doap.datasets.label_mining.settings import CLUSTERS, PERCENTILE, MiningSettings
+from doap.datasets.label_mining.settings import CLUSTERS, MAX_CLUSTERS, PERCENTILE, MiningSettings
 from doap.datasets.sets.frame_set import Source
 from doap.errors import DoapError
 from doap.extents import MAX_EXTENT
@@ -24,7 +24,6 @@ Objective = Literal[
 EPOCHS_PER_STEP = 10
 MAX_STEPS = 300  # of the schedule; the next powers of ten are no floats
 MAX_BINS = 65536  # as many as the largest descriptor has bits
-MAX_CLUSTERS = 4096  # the table of a sequence has K² entries
 MAX_COUNT = 10**9
 MAX_FACTOR = 1e9  # products of several factors still fit float32
 MIN_PREFIX = 8  # dimensions or bits
@@ -287,6 +286,7 @@ def read_recipe(
         except ValueError as error:
             raise DoapError(f"{where}: not valid YAML ({error})") from error
     recipe = _validate({**values, **(overrides or {})}, str(name_or_path))
+    _check_used(recipe, str(name_or_path))
     # A run may be resumed from another folder.
     models = {key: _with_absolute_paths(getattr(recipe, key)) for key in ("initial_weights", "teacher")}
     return recipe.model_copy(update=models)
@@ -357,6 +357,17 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DoapError(f"{path}: a recipe is a list of 'key: value' lines")
     return values
+
+
+def _check_used(recipe: Recipe, where: str) -> None:
+    """Check that keys have an effect. Recorded recipes may have such keys: earlier versions ignored them."""
+    for key, is_used, need in (
+        ("groups_per_sequence", recipe.sampling == "pools", "sampling=pools"),
+        ("distillation_weight", recipe.teachers, "a teacher"),
+    ):
+        value, default = getattr(recipe, key), Recipe.model_fields[key].default
+        if value != default and not is_used:
+            raise DoapError(f"{where}: {key}={value:g} needs {need}; without it, set {key}={default:g}")
 
 
 def _shorten(text: str) -> str:

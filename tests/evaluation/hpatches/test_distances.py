@@ -52,3 +52,10 @@ def test_vectors_that_differ_in_the_last_digit_are_apart() -> None:
     codes = torch.cat([vectors[1:2], vectors[:1], other])
     far = pair_distances(codes, np.array([0, 0]), np.array([1, 2]))
     assert len(set(tie_ranks(far, tolerance(codes)))) == 2
+
+
+@pytest.mark.parametrize("factor", [1e-25, 1e25])
+def test_the_tolerance_of_long_and_short_vectors_is_relative(factor: float) -> None:
+    codes = torch.from_numpy(some_codes("vectors", 60))
+    scaled = (codes.double() * factor).float()
+    assert tolerance(scaled) == pytest.approx(factor**2 * tolerance(codes), rel=1e-6)

@@ -131,3 +131,37 @@ def test_values_that_are_not_finite_are_refused(value: float) -> None:
     for function in (mean_interval, sign_flip_test):
         with pytest.raises(ValueError, match="NaN or infinite"):
             function([0.5, value], ["a", "b"])
+
+
+@pytest.mark.parametrize("count", [9, 40])
+def test_the_resamples_are_the_same_for_all_tests_and_made_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    scores: list[Score] = [
+        {"descriptor": name, "sequence": f"{k:02}", "pair": "", "ap": float(random.random())}
+        for k in range(count)
+        for name in ("a", "b", "c", "d")
+    ]
+    expected = [sums_of_resamples([float(row["ap"] or 0) for row in scores if row["descriptor"] == n]) for n in "abcd"]
+    made: list[int] = []
+    default_rng = np.random.default_rng
+
+    def counted(seed: int) -> np.random.Generator:
+        made.append(seed)
+        return default_rng(seed)
+
+    monkeypatch.setattr(np.random, "default_rng", counted)
+    for cached in (significance._resample, significance._sample_signs):
+        cached.cache_clear()
+    rows = summarise(scores, ["ap"])
+    compare(scores, ["ap"])
+    assert len(made) == (1 if count <= significance.EXACT else 2)
+    for row in rows:
+        own = expected["abcd".index(str(row["descriptor"]))]
+        ends = [float(row[end] or 0) for end in ("ap low", "ap high")]
+        np.testing.assert_allclose(ends, np.percentile(own, [2.5, 97.5]))
+
+
+def sums_of_resamples(values: list[float]) -> list[float]:
+    """Return the means of the resamples of single values, drawn one by one."""
+    samples = np.random.default_rng(0).integers(0, len(values), (significance.RESAMPLES, len(values)))
+    return [float(np.mean([values[k] for k in sample])) for sample in samples]

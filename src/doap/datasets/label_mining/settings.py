@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 CLUSTERS = 100
+MAX_CLUSTERS = 4096  # the table of a sequence has K² entries
 PERCENTILE = 20.0
 
 

@@ -45,7 +45,7 @@ def tolerance(codes: Tensor) -> float:
     """Return the difference up to which two squared distances of `to_vectors(codes)` are considered equal."""
     if codes.dtype == torch.uint8:
         return 1.0  # distances are multiples of four
-    longest = float(torch.linalg.vector_norm(codes, dim=1).max())
+    longest = float(torch.linalg.vector_norm(codes, dim=1, dtype=torch.float64).max())
     return RELATIVE_TOLERANCE * (2 * longest) ** 2
 
 

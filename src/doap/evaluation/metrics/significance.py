@@ -5,6 +5,7 @@ flipped, and single pairs only if there is one sequence.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -35,8 +36,8 @@ def mean_interval(values: ArrayLike, clusters: Sequence[str], seed: int = 0) -> 
     sums, counts = _by_cluster(np.asarray(values, np.float64), clusters)
     if len(sums) == 1:
         return None, None
-    samples = np.random.default_rng(seed).integers(0, len(sums), (RESAMPLES, len(sums)))
-    means = sums[samples].sum(1) / counts[samples].sum(1)
+    totals, sizes = (_resample(len(sums), seed) @ np.stack([sums, counts], 1)).T
+    means = totals / sizes
     low, high = np.percentile(means, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -55,12 +56,11 @@ def sign_flip_test(differences: ArrayLike, clusters: Sequence[str], seed: int = 
     sums, _ = _by_cluster(np.asarray(differences, np.float64), clusters)
     count = len(sums)
     observed = abs(sums.sum()) - TOLERANCE * np.abs(sums).sum()
+    reached = np.abs((_all_signs(count) if count <= EXACT else _sample_signs(count, seed)) @ sums) >= observed
     if count <= EXACT:
-        signs = 1 - 2 * (np.arange(1 << count)[:, None] >> np.arange(count) & 1)
-        return float((np.abs(signs @ sums) >= observed).mean())
-    signs = 1 - 2 * np.random.default_rng(seed).integers(0, 2, (RESAMPLES, count))
+        return float(reached.mean())
     # The observed signs count as one of the random ones, so that p is never 0.
-    return float((1 + (np.abs(signs @ sums) >= observed).sum()) / (1 + RESAMPLES))
+    return float((1 + reached.sum()) / (1 + RESAMPLES))
 
 
 def clusters_of(scores: Sequence[Score]) -> list[str]:
@@ -128,6 +128,27 @@ def _compare_two(scores: Sequence[Score], column: str, a: str, b: str) -> Score 
         "pairs": len(differences),
         "clusters": len(set(clusters)),
     }
+
+
+# The same for all descriptors and measures of a result.
+@lru_cache(1)
+def _resample(clusters: int, seed: int) -> NDArray[np.uint16]:
+    """Return how often each resample, (10,000, clusters), has each cluster."""
+    samples = np.random.default_rng(seed).integers(0, clusters, (RESAMPLES, clusters))
+    samples += clusters * np.arange(RESAMPLES)[:, None]
+    return np.bincount(samples.ravel(), minlength=samples.size).reshape(samples.shape).astype(np.uint16)
+
+
+@lru_cache(1)
+def _all_signs(clusters: int) -> NDArray[np.int8]:
+    """Return all signs of clusters, (2ⁿ, clusters)."""
+    return (1 - 2 * (np.arange(1 << clusters)[:, None] >> np.arange(clusters) & 1)).astype(np.int8)
+
+
+@lru_cache(1)
+def _sample_signs(clusters: int, seed: int) -> NDArray[np.int8]:
+    """Return random signs of clusters, (10,000, clusters)."""
+    return (1 - 2 * np.random.default_rng(seed).integers(0, 2, (RESAMPLES, clusters))).astype(np.int8)
 
 
 def _values(rows: Sequence[Score], column: str) -> NDArray[np.float64]:

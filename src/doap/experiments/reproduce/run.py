@@ -27,6 +27,7 @@ from doap.experiments.reproduce.results import FailedTrainingsError, ResultWrite
 from doap.experiments.reproduce.runner import Report, check_runs, run_trainings
 from doap.experiments.reproduce.targets import Target
 from doap.files import make_folder, remove_temporary_files, write_text
+from doap.training.recipe import setting_keys
 from doap.types import StepProgress, no_step_progress
 
 RESULTS, RUNS, BINARISED, QUICK = "results", "runs", "binarised", "quick"
@@ -63,6 +64,12 @@ class Request:
     def folder(self) -> Path:
         """Folder that everything is written to."""
         return self.output / QUICK if self.is_quick else self.output
+
+    @property
+    def equal_steps(self) -> int | None:
+        """Steps of every training; None if the epochs of the recipes or of `settings` decide."""
+        is_equal = self.data.is_look_alike and not self.is_quick and "epochs" not in setting_keys(self.settings)
+        return self.steps if is_equal else None
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ def _record(request: Request, plan: Plan, failures: Sequence[str]) -> dict[str, 
         "look-alike": plan.data.is_look_alike,
         "quick": plan.is_quick,
         "device": plan.device,
-        "steps": request.steps if plan.data.is_look_alike and not plan.is_quick else None,
+        "steps": request.equal_steps,
         "settings": list(request.settings),
         "skipped": list(plan.skipped),
         "failed": list(failures),
