@@ -174,11 +174,11 @@ def main() -> None:
     if options.speed:
         measure_speed()
         return
-    found = find_scenes([options.train])
+    images_by_scene = find_scenes([options.train])
     if options.thresholds:
-        print_thresholds(found, options.models, options.device)
+        print_thresholds(images_by_scene, options.models, options.device)
         return
-    scenes = list(found.items())
+    scenes = list(images_by_scene.items())
     train, rest = dict(scenes[::2]), dict(scenes[1::2])
     tests = {"test": find_scenes(options.test), "other scenes": rest}
     counts = {name: [len(test), sum(map(len, test.values()))] for name, test in {"train": train, **tests}.items()}

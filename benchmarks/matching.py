@@ -34,7 +34,7 @@ from doap.types import Descriptors
 from machine import write_result
 
 DIMENSIONS = {"floats": 128, "bits": 256}
-PEERS = ("opencv", "faiss", "product")
+BASELINES = ("opencv", "faiss", "product")
 BLOCK_ENTRIES = 1 << 27
 PEAK_SIZE = 4096
 
@@ -117,23 +117,25 @@ def opencv_match(first: Descriptors, second: Descriptors) -> None:
     cv2.BFMatcher(norm, crossCheck=True).match(first, second)
 
 
-def measure(kind: str, count: int, device: str, peers: set[str], peak: float) -> dict[str, float | int | str]:
-    """Time the search and its peers on two sets of one size."""
+def measure(kind: str, count: int, device: str, baselines: set[str], peak: float) -> dict[str, float | int | str]:
+    """Time the search and its baselines on two sets of one size."""
     first, second = sample(kind, count)
     a, b = (torch.from_numpy(x).to(device) for x in (first, second))
     times = {
         "doap": seconds(lambda: search_matches(a, b), device),
         "mutual": seconds(lambda: mutual_nearest(a, b), device),
     }
-    if "product" in peers:
+    if "product" in baselines:
         x, y = (signs(z).to(device) for z in (first, second)) if kind == "bits" else (a, b)
         times["product"] = seconds(lambda: product_with_maxima(x, y), device)
-    if "opencv" in peers and device == "cpu":
+    if "opencv" in baselines and device == "cpu":
         times["opencv"] = seconds(lambda: opencv_match(first, second), device)
-    if "faiss" in peers and device == "cpu" and find_spec("faiss"):
+    if "faiss" in baselines and device == "cpu" and find_spec("faiss"):
         times["faiss"] = seconds(lambda: faiss_search(first, second), device)
     share = 2 * count**2 * DIMENSIONS[kind] / times["doap"] / peak
-    ratios = {f"{peer} / doap": round(times[peer] / times["doap"], 2) for peer in PEERS if peer in times}
+    ratios = {
+        f"{baseline} / doap": round(times[baseline] / times["doap"], 2) for baseline in BASELINES if baseline in times
+    }
     row = {name: round(value, 5) for name, value in times.items()}
     return {"kind": kind, "count": count, **row, **ratios, "share of peak": round(share, 3)}
 
@@ -143,13 +145,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2000, 10_000], metavar="N")
-    parser.add_argument("--skip", choices=PEERS, nargs="+", default=[], help="peers not to measure")
+    parser.add_argument("--skip", choices=BASELINES, nargs="+", default=[], help="baselines not to measure")
     arguments = parser.parse_args()
     rows = []
     peaks = {kind: peak_speed(kind, arguments.device) for kind in DIMENSIONS}
     for count in arguments.sizes:
         for kind in DIMENSIONS:
-            row = measure(kind, count, arguments.device, set(PEERS) - set(arguments.skip), peaks[kind])
+            row = measure(kind, count, arguments.device, set(BASELINES) - set(arguments.skip), peaks[kind])
             print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
             rows.append(row)
     rounded = {kind: round(peak / 1e9) for kind, peak in peaks.items()}

@@ -85,9 +85,9 @@ def compare_features(name: str, pair: tuple[Image, Image]) -> None:
 def compare_flann(title: str, feature: opencv.DoapFeature2D, first: Any, second: Any) -> None:
     """Print which share of the nearest neighbours FLANN finds, and the times of both searches."""
     matcher, flann = feature.createMatcher(), cv2.FlannBasedMatcher(*feature.flannParams())
-    exact, found = matcher.knnMatch(first, second, k=2), flann.knnMatch(first, second, k=2)
+    exact, approximate = matcher.knnMatch(first, second, k=2), flann.knnMatch(first, second, k=2)
     hits = np.array(
-        [bool(f) and f[0].distance <= e[0].distance * (1 + 1e-5) for e, f in zip(exact, found, strict=True)]
+        [bool(f) and f[0].distance <= e[0].distance * (1 + 1e-5) for e, f in zip(exact, approximate, strict=True)]
     )
     distinctive = np.array([e[0].distance < DISTINCTIVE * e[1].distance for e in exact])
     times = [best_time(partial(m.knnMatch, first, second, k=2)) for m in (matcher, flann)]

@@ -256,8 +256,8 @@ def measure_compression(frames: FrameSet, device: str) -> Row:
         resident.take(indices, random, 2 * torch.rand(len(indices), generator=random, device=device), jitter)
 
     print(f"extracting {BATCH_SIZE:,} zoomed patches, a third compressed", flush=True)
-    shares = (1 / 3, 0.0)
-    compressed, plain = (seconds(partial(extract, JitterFactors(compression=s)), device, 20) for s in shares)
+    fractions = (1 / 3, 0.0)
+    compressed, plain = (seconds(partial(extract, JitterFactors(compression=s)), device, 20) for s in fractions)
     return compare(compressed, "without compression", plain, patches=BATCH_SIZE)
 
 

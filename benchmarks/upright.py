@@ -37,13 +37,13 @@ def count(features: Path, matches: Path) -> dict[tuple[str, str], PairMatches]:
     described, matched = FeatureCollection(features), MatchCollection(matches)
     counts = {}
     for pair in matched.pairs:
-        found = matched[pair]
+        matches_of_pair = matched[pair]
         first, second = (described[name] for name in pair)
-        places = np.concatenate(found.points(first, second), 1)[found.inliers]
-        i, j = found.indices[found.inliers].T
+        points = np.concatenate(matches_of_pair.points(first, second), 1)[matches_of_pair.inliers]
+        i, j = matches_of_pair.indices[matches_of_pair.inliers].T
         bins, edges = np.histogram((second.angles[j] - first.angles[i] + 180) % 360 - 180, 360 // BIN, (-180, 180))
-        roll = abs(float(edges[bins.argmax()]) + BIN / 2) if len(places) >= MIN_MATCHES else 0.0
-        counts[pair] = PairMatches(len(found), len(places), len(np.unique(places.round(1), axis=0)), roll)
+        roll = abs(float(edges[bins.argmax()]) + BIN / 2) if len(points) >= MIN_MATCHES else 0.0
+        counts[pair] = PairMatches(len(matches_of_pair), len(points), len(np.unique(points.round(1), axis=0)), roll)
     return counts
 
 

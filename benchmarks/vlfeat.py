@@ -100,13 +100,13 @@ class Vlfeat:
 
 def reproduced(frames: Frames, others: Frames) -> NDArray[np.bool_]:
     """Return which frames have an equal one among others, (N,)."""
-    found = np.zeros(len(frames), bool)
+    is_reproduced = np.zeros(len(frames), bool)
     for index, frame in enumerate(frames):
         near = np.hypot(*(others[:, :, 2] - frame[:, 2]).T) < MAX_DISTANCE
         near &= np.abs(np.log(scales(others) / scales(frame[None]))) < np.log(MAX_SCALE_RATIO)
         candidates = others[near]
-        found[index] = (overlap(np.repeat(frame[None], len(candidates), 0), candidates) > MIN_OVERLAP).any()
-    return found
+        is_reproduced[index] = (overlap(np.repeat(frame[None], len(candidates), 0), candidates) > MIN_OVERLAP).any()
+    return is_reproduced
 
 
 def mean_correlation(patches: NDArray[np.generic], others: NDArray[np.generic]) -> float:

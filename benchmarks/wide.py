@@ -202,8 +202,8 @@ def main() -> None:
     print("| tilt | pairs | plain | wide | wrong | solved by |\n|---:|---:|---:|---:|---:|---|")
     for tilt, row in outcomes.items():
         steps = ", ".join(f"{step} {count}" for step, count in row.steps.most_common())
-        shares = " | ".join(f"{100 * count / row.pairs:.0f} %" for count in (row.plain, row.wide))
-        print(f"| {tilt} | {row.pairs} | {shares} | {row.wrong} | {steps} |")
+        fractions = " | ".join(f"{100 * count / row.pairs:.0f} %" for count in (row.plain, row.wide))
+        print(f"| {tilt} | {row.pairs} | {fractions} | {row.wrong} | {steps} |")
     ratio = easy_ratio(tilted_pair(photos[0], 1.0, random), model, options.device)
     print(f"an easy pair takes {ratio:.3f} times as long as by plain matching")
     print("seconds per step:", {step: round(value, 2) for step, value in seconds.items()})

@@ -75,15 +75,15 @@ def show(features: Path, matches: Path, output: Path, precision: str) -> None:
 
 def read_matches(path: Path) -> set[tuple[str, int, int]]:
     """Return all matches of a file of hloc: group, keypoint of the first image, keypoint of the second."""
-    found = set()
+    rows = set()
     with h5py.File(path) as file:
         for first in file:
             for second, group in file[first].items():
                 # hloc takes either image of a pair first.
                 for a, b in enumerate(group["matches0"][()].tolist()):
                     if b >= 0:
-                        found.add((f"{first} {second}", a, b) if first < second else (f"{second} {first}", b, a))
-    return found
+                        rows.add((f"{first} {second}", a, b) if first < second else (f"{second} {first}", b, a))
+    return rows
 
 
 if __name__ == "__main__":

@@ -49,13 +49,13 @@ matches = detail.BestOf2NearestMatcher(False, 0.3).apply2(features)
 kept = detail.leaveBiggestComponent(features, matches, 1.0).ravel().tolist()
 if len(kept) < len(photos):
     raise SystemExit(f"only the photos {kept} overlap; leave out the others")
-found, cameras = detail.HomographyBasedEstimator().apply(features, matches, None)
+estimated, cameras = detail.HomographyBasedEstimator().apply(features, matches, None)
 for camera in cameras:
     camera.R = camera.R.astype(np.float32)
 adjuster = detail.BundleAdjusterRay()
 adjuster.setConfThresh(1.0)
 adjusted, cameras = adjuster.apply(features, matches, cameras)
-if not (found and adjusted):
+if not (estimated and adjusted):
     raise SystemExit("the cameras could not be estimated; take photos that overlap more")
 
 focal = float(np.median([camera.focal for camera in cameras]))

@@ -32,10 +32,10 @@ def test_the_python_example_runs(
 
 
 def test_the_readme_shows_the_main_commands() -> None:
-    verbs = {" ".join(line.split()[1:3]) for line in page_commands(README) if line.startswith("doap ")}
+    commands = {" ".join(line.split()[1:3]) for line in page_commands(README) if line.startswith("doap ")}
     expected = ("match", "describe", "colmap", "hloc", "dbow", "export", "data build", "train", "report")
-    for verb in (*expected, "eval oxford", "eval hpatches", "eval pairs"):
-        assert any(found.startswith(verb) for found in verbs), verb
+    for command in (*expected, "eval oxford", "eval hpatches", "eval pairs"):
+        assert any(actual.startswith(command) for actual in commands), command
 
 
 def test_the_licence_names_the_photos_without_one() -> None:

@@ -131,9 +131,9 @@ def _write_names(axes: Axes, points: Sequence[Point]) -> None:
     height = (top - bottom) * LABEL_POINTS / (72 * HEIGHT * 0.8)  # the axes take about this share of the figure
     heights: dict[int, float] = {}
     for point in sorted(points, key=lambda point: -point.precision):
-        place = min(point.precision, heights.get(point.bytes, top) - height)
-        heights[point.bytes] = place
-        label = (point.bytes * 1.1, place)
+        label_y = min(point.precision, heights.get(point.bytes, top) - height)
+        heights[point.bytes] = label_y
+        label = (point.bytes * 1.1, label_y)
         axes.annotate(model_of(point), (point.bytes, point.precision), label, fontsize=LABEL_POINTS - 1, va="center")
 
 

@@ -177,10 +177,10 @@ def matching_speed() -> dict[str, str]:
     for file in sorted(SPEED.glob("matching-*.json")):
         content = json.loads(file.read_text())
         for row in content["rows"]:
-            peers = [f"{row[peer]:.2g} s ({row[f'{peer} / doap']:.2g}x)" if peer in row else "" for peer in MATCHERS]
+            times = [f"{row[name]:.2g} s ({row[f'{name} / doap']:.2g}x)" if name in row else "" for name in MATCHERS]
             size, descriptors = f"{row['count']:,}", {"floats": "128 floats", "bits": "256 bits"}[row["kind"]]
             share = f"{100 * row['share of peak']:.0f} %"
-            rows.append(Row((content["device"], descriptors, size, f"{row['doap']:.2g} s", *peers, share)))
+            rows.append(Row((content["device"], descriptors, size, f"{row['doap']:.2g} s", *times, share)))
     columns = ("device", "descriptors", "of each set", "doap", "OpenCV", "faiss", "product", "of the peak")
     return {"matching": markdown(Table(columns, tuple(rows), text_columns=2))}
 

@@ -279,14 +279,14 @@ def test_cuda_gives_the_features_of_the_cpu(name: str, photo: Grey) -> None:
     image = torch.cat([tensor(photo), tensor(np.full_like(photo, 90))])
     feature = DoapFeature(doap.load(name), num_features=300)
     lafs, _, descs = feature(image)
-    found, responses, vectors = feature.cuda()(image.cuda())
-    assert {part.device.type for part in (found, responses, vectors)} == {"cuda"}
-    assert not KF.laf_is_filled(found)[1].any()
+    actual, responses, vectors = feature.cuda()(image.cuda())
+    assert {part.device.type for part in (actual, responses, vectors)} == {"cuda"}
+    assert not KF.laf_is_filled(actual)[1].any()
     _, indices = KF.match_mnn(descs[0], vectors[0].cpu())
-    moves = lafs[0, indices[:, 0], :, 2] - found[0, indices[:, 1].to(found.device), :, 2].cpu()
+    moves = lafs[0, indices[:, 0], :, 2] - actual[0, indices[:, 1].to(actual.device), :, 2].cpu()
     assert (moves.norm(dim=1) < 0.5).sum() > 0.9 * 300
     theirs = KF.LAFDescriptor(PatchDescriptor(doap.load(name, "cuda")), 32)
-    assert cosines(theirs(image.cuda(), found)[0], vectors[0]).mean() > 0.9
+    assert cosines(theirs(image.cuda(), actual)[0], vectors[0]).mean() > 0.9
     assert feature.half()(image.cuda().half())[0].dtype == torch.float32
 
 

@@ -51,9 +51,9 @@ def test_mutual_matches_of_opencv_are_doaps(feature: DoapFeature2D, described: l
 def test_flann_finds_the_distinctive_neighbours(feature: DoapFeature2D, described: list[tuple[Any, Any]]) -> None:
     (_, first), (_, second) = described
     exact = feature.createMatcher().knnMatch(first, second, k=2)
-    found = cv2.FlannBasedMatcher(*feature.flannParams()).knnMatch(first, second, k=2)
+    actual = cv2.FlannBasedMatcher(*feature.flannParams()).knnMatch(first, second, k=2)
     distinctive = [i for i, (best, other) in enumerate(exact) if best.distance < 0.85 * other.distance]
-    hits = [i for i in distinctive if found[i] and found[i][0].trainIdx == exact[i][0].trainIdx]
+    hits = [i for i in distinctive if actual[i] and actual[i][0].trainIdx == exact[i][0].trainIdx]
     assert len(distinctive) > 80
     assert len(hits) > 0.9 * len(distinctive)
 

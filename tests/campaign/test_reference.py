@@ -15,9 +15,9 @@ def expected() -> dict[str, list[float]]:
 
 
 def test_results_are_those_of_another_machine(expected: dict[str, list[float]]) -> None:
-    found = measure()
-    assert list(found) == list(expected)
-    differences = {name: difference(name, found[name], np.asarray(expected[name])) for name in found}
+    actual = measure()
+    assert list(actual) == list(expected)
+    differences = {name: difference(name, actual[name], np.asarray(expected[name])) for name in actual}
     assert {name: value for name, value in differences.items() if not value <= tolerance(name)} == {}
 
 

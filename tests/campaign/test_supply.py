@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.supply import plain_http_that_is_not_told, unsafe_calls, wrong_hashes
+from campaign.supply import undocumented_plain_http, unsafe_calls, wrong_hashes
 
 
 def test_nothing_in_the_package_can_run_code_of_a_file() -> None:
@@ -41,7 +41,7 @@ def test_safe_calls_are_not(tmp_path: Path, code: str) -> None:
 
 
 def test_data_come_over_https_or_it_is_told() -> None:
-    assert plain_http_that_is_not_told() == []
+    assert undocumented_plain_http() == []
 
 
 def test_shipped_weights_are_those_of_their_cards() -> None:

@@ -12,7 +12,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from doap.choices import MAX_SEED
-from doap.cli import data, evaluate, main
+from doap.cli import main
+from doap.cli.data import commands as data
+from doap.cli.evaluating import commands as evaluating
 from doap.features.drawing import GAP
 from doap.geometry.homographies import transform_points
 from doap.images.reading import read_grey
@@ -22,28 +24,31 @@ STEREO = Path(skimage.__file__).parent / "data"
 LEFT, RIGHT = str(STEREO / "motorcycle_left.png"), str(STEREO / "motorcycle_right.png")
 
 
-VERBS = [
-    *([verb] for verb in main.VERBS if verb not in ("eval", "data", "show")),
-    *(["eval", verb] for verb in evaluate.VERBS),
-    *(["data", verb] for verb in data.VERBS),
+SUBCOMMANDS = [
+    *([subcommand] for subcommand in main.COMMANDS if subcommand not in ("eval", "data", "show")),
+    *(["eval", subcommand] for subcommand in evaluating.COMMANDS),
+    *(["data", subcommand] for subcommand in data.COMMANDS),
     ["show", "alignment"],
 ]
 SEEDED = [
     *(["dbow"], ["show", "alignment"], ["eval", "hpatches"], ["eval", "warped"]),
-    *(["data", verb] for verb in ("build", "hpatches", "look-alike", "mine", "pairs", "show", "split", "tilt")),
+    *(
+        ["data", subcommand]
+        for subcommand in ("build", "hpatches", "look-alike", "mine", "pairs", "show", "split", "tilt")
+    ),
 ]
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_every_command_has_help_with_an_example(verb: list[str]) -> None:
-    shown = CliRunner().invoke(main.app, [*verb, "--help"])
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(subcommand: list[str]) -> None:
+    shown = CliRunner().invoke(main.app, [*subcommand, "--help"])
     assert shown.exit_code == 0
-    assert f"Example: doap {' '.join(verb)}" in " ".join(shown.output.split())
+    assert f"Example: doap {' '.join(subcommand)}" in " ".join(shown.output.split())
 
 
-@pytest.mark.parametrize("verb", SEEDED, ids=" ".join)
-def test_seeds_beyond_those_of_torch_are_refused(doap: Doap, verb: list[str]) -> None:
-    status, _, errors = doap(*verb, "--seed", MAX_SEED + 1)
+@pytest.mark.parametrize("subcommand", SEEDED, ids=" ".join)
+def test_seeds_beyond_those_of_torch_are_refused(doap: Doap, subcommand: list[str]) -> None:
+    status, _, errors = doap(*subcommand, "--seed", MAX_SEED + 1)
     assert (status, "Invalid value for '--seed'" in errors, str(MAX_SEED) in errors) == (2, True, True)
 
 
@@ -140,9 +145,11 @@ def bad_image(folder: Path, kind: str) -> Path:
         ("flat", "keypoint"),
     ],
 )
-@pytest.mark.parametrize("verb", ["match", "describe", "build", "eval"])
-def test_bad_images_are_one_line_and_an_error(doap: Doap, tmp_path: Path, kind: str, message: str, verb: str) -> None:
-    if verb == "describe" and message == "keypoint":
+@pytest.mark.parametrize("subcommand", ["match", "describe", "build", "eval"])
+def test_bad_images_are_one_line_and_an_error(
+    doap: Doap, tmp_path: Path, kind: str, message: str, subcommand: str
+) -> None:
+    if subcommand == "describe" and message == "keypoint":
         pytest.skip("features without keypoints are features")
     bad = bad_image(tmp_path, kind)
     arguments = {
@@ -150,7 +157,7 @@ def test_bad_images_are_one_line_and_an_error(doap: Doap, tmp_path: Path, kind: 
         "describe": ("describe", bad, "-o", "features"),
         "build": ("data", "build", bad, "-o", "set"),
         "eval": ("eval", "warped", "sift", "--data", bad),
-    }[verb]
+    }[subcommand]
     status, _, errors = doap(*arguments)
     assert status == 1
     assert errors.strip().count("\n") == 0

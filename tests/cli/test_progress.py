@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from doap.cli import console
-from doap.cli.data_download import download
+from doap.cli.data.download import download
+from doap.cli.learning.reproduce import reproduce
 from doap.cli.progress import LINE_SECONDS, CountingBar, ProgressBar
-from doap.cli.reproduce import reproduce
 from doap.errors import DoapError
 from doap.training.log import Status
 from doap.types import StepProgress

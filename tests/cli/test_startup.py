@@ -8,15 +8,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from doap.cli import data, evaluate, main
+from doap.cli import main
+from doap.cli.data import commands as data
+from doap.cli.evaluating import commands as evaluating
 
 # Not pydantic, which Typer imports to parse the options of some commands.
 LARGE = ("torch", "cv2", "numpy", "matplotlib", "sklearn", "scipy", "lightning", "jinja2", "yaml", "PIL")
-GROUPS = {"eval": tuple(evaluate.VERBS), "data": tuple(data.VERBS), "show": ("alignment",)}
+GROUPS = {"eval": tuple(evaluating.COMMANDS), "data": tuple(data.COMMANDS), "show": ("alignment",)}
 HELPS = [
     ["--help"],
-    *([verb, "--help"] for verb in main.VERBS),
-    *([group, verb, "--help"] for group, verbs in GROUPS.items() for verb in verbs),
+    *([subcommand, "--help"] for subcommand in main.COMMANDS),
+    *([group, subcommand, "--help"] for group, subcommands in GROUPS.items() for subcommand in subcommands),
 ]
 RUN = """
 import contextlib, io, json, sys
@@ -48,8 +50,8 @@ def test_no_help_imports_a_large_library() -> None:
 
 def test_a_command_does_not_import_the_others() -> None:
     modules = modules_after(RUN, json.dumps([["match", "--help"]]))
-    assert "doap.cli.match" in modules
-    others = {verb.module for verb in main.VERBS.values()} - {"doap.cli.match"}
+    assert "doap.cli.using.match" in modules
+    others = {subcommand.module for subcommand in main.COMMANDS.values()} - {"doap.cli.using.match"}
     assert not modules & others
 
 

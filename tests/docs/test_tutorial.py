@@ -10,9 +10,9 @@ PAGE = read_page("docs/tutorial.md")
 
 
 def test_the_table_of_times_has_every_command() -> None:
-    found = tutorial.TIMES.search(PAGE)
-    assert found is not None
-    timed = re.findall(r"^\| `(doap .*?)` \| \d+ s \| \d+ s \|$", found.group(), re.MULTILINE)
+    actual = tutorial.TIMES.search(PAGE)
+    assert actual is not None
+    timed = re.findall(r"^\| `(doap .*?)` \| \d+ s \| \d+ s \|$", actual.group(), re.MULTILINE)
     assert timed == [tutorial.DETAILS.sub("", command) for command in tutorial.list_commands(PAGE)]
 
 

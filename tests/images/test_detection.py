@@ -46,11 +46,11 @@ def test_methods_of_opencvs_detectors_have_their_names() -> None:
 @pytest.mark.parametrize("name", DETECTORS)
 def test_named_detectors_return_their_frames_with_responses(name: str, crop: Grey) -> None:
     for limit in (None, 40):
-        found = detect(crop, name, max_keypoints=limit)
-        np.testing.assert_array_equal(found.frames, DETECTORS[name](crop, limit))
-        assert found.frames.dtype == found.responses.dtype == np.float32
-        assert found.responses.shape == (len(found),)
-        assert (np.diff(found.responses) <= 0).all()
+        actual = detect(crop, name, max_keypoints=limit)
+        np.testing.assert_array_equal(actual.frames, DETECTORS[name](crop, limit))
+        assert actual.frames.dtype == actual.responses.dtype == np.float32
+        assert actual.responses.shape == (len(actual),)
+        assert (np.diff(actual.responses) <= 0).all()
     assert len(detect(torch.from_numpy(crop).float(), name, max_keypoints=40)) == 40
 
 
@@ -72,15 +72,15 @@ def test_upright_frames_are_the_keypoints_without_their_orientations(crop: Grey)
 
 
 def test_affine_frames_are_adapted_and_oriented(crop: Grey) -> None:
-    found = detect(crop, frames="baumberg", max_keypoints=60)
-    assert 30 < len(found) <= 60
+    actual = detect(crop, frames="baumberg", max_keypoints=60)
+    assert 30 < len(actual) <= 60
     upright = detect(crop, frames="upright", max_keypoints=78)
     shaped = affine_shape(crop, upright.frames)[:60]
     expected, rows = orient_all(crop, shaped)
-    np.testing.assert_array_equal(found.frames, expected[:60])
+    np.testing.assert_array_equal(actual.frames, expected[:60])
     is_kept = (upright.frames[None, :, :, 2] == shaped[:, None, :, 2]).all(2)
-    np.testing.assert_array_equal(found.responses, upright.responses[is_kept.argmax(1)][rows[:60]])
-    assert (np.diff(found.responses) <= 0).all()
+    np.testing.assert_array_equal(actual.responses, upright.responses[is_kept.argmax(1)][rows[:60]])
+    assert (np.diff(actual.responses) <= 0).all()
     assert len(np.unique(rows[:60])) < 60
     for name in ("harris", "harris-affine"):
         np.testing.assert_array_equal(
@@ -101,8 +101,8 @@ def test_the_strongest_are_selected_after_mask_and_response(name: str, crop: Gre
     x, y = np.rint(everything.frames[:, :, 2]).astype(int).T
     expected = everything[(mask[y, x] > 0) & (everything.responses >= bound)]
     assert 10 < len(expected) < 0.8 * len(everything)
-    found = detect(crop, name, mask=mask, min_response=bound)
-    np.testing.assert_array_equal(found.frames, expected.frames)
+    actual = detect(crop, name, mask=mask, min_response=bound)
+    np.testing.assert_array_equal(actual.frames, expected.frames)
     few = detect(crop, name, mask=torch.from_numpy(mask > 0), min_response=bound, max_keypoints=10)
     np.testing.assert_array_equal(few.frames, expected.frames[:10])
     assert len(detect(crop, name, mask=np.zeros(crop.shape, bool))) == 0
@@ -127,9 +127,9 @@ def test_masks_apply_to_the_full_image_when_detection_halves_it(crop: Grey, monk
 
 def test_a_function_can_be_the_detector(crop: Grey) -> None:
     orb = cv2.ORB.create(50)
-    found = detect(crop, lambda image: list(orb.detect(image, None)), max_keypoints=20)
-    assert len(found) == 20
-    assert found.responses[0] == max(k.response for k in orb.detect(crop, None))
+    actual = detect(crop, lambda image: list(orb.detect(image, None)), max_keypoints=20)
+    assert len(actual) == 20
+    assert actual.responses[0] == max(k.response for k in orb.detect(crop, None))
     unoriented = detect(crop, lambda _: [cv2.KeyPoint(20, 30, 8), cv2.KeyPoint(40, 50, 6, 90, 2)])
     np.testing.assert_allclose(unoriented.frames, [[[0, -3, 40], [3, 0, 50]], [[4, 0, 20], [0, 4, 30]]], atol=1e-6)
     own = DETECTORS["dog"](crop, 30)[::-1]
@@ -162,9 +162,9 @@ def test_orientations_of_one_keypoint_are_merged_wherever_they_are(crop: Grey) -
 def test_orientations_of_a_custom_detector_are_replaced(kind: detection.FrameShape, crop: Grey) -> None:
     own = DETECTORS["dog"](crop, None)
     for limit in (60, None):
-        found = detect(crop, lambda _: own, frames=kind, max_keypoints=limit)
-        np.testing.assert_array_equal(found.frames, detect(crop, frames=kind, max_keypoints=limit).frames)
-        assert limit is None or len(found) <= limit
+        actual = detect(crop, lambda _: own, frames=kind, max_keypoints=limit)
+        np.testing.assert_array_equal(actual.frames, detect(crop, frames=kind, max_keypoints=limit).frames)
+        assert limit is None or len(actual) <= limit
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (2, 2), (5, 300), (11, 12), (64, 64)])
@@ -172,9 +172,9 @@ def test_orientations_of_a_custom_detector_are_replaced(kind: detection.FrameSha
 def test_tiny_and_flat_images_have_no_frames(shape: tuple[int, int], kind: detection.FrameShape) -> None:
     flat = np.full(shape, 200, np.uint8)
     for name in DETECTORS:
-        found = detect(flat, name, frames=kind)
-        assert found.frames.shape == (0, 2, 3)
-        assert found.responses.shape == (0,)
+        actual = detect(flat, name, frames=kind)
+        assert actual.frames.shape == (0, 2, 3)
+        assert actual.responses.shape == (0,)
     assert len(find_dog_batch(torch.from_numpy(flat)[None])[0]) == 0
 
 
@@ -209,8 +209,8 @@ def test_a_batch_equals_its_images(crop: Grey) -> None:
     images = torch.from_numpy(np.stack([crop, crop[::-1]]))
     mask = np.zeros(crop.shape, bool)
     mask[:80] = True
-    found = detect_batch(images, "hessian", max_keypoints=30, masks=[None, mask])
-    for image, its, expected in zip(images, [None, mask], found, strict=True):
+    actual = detect_batch(images, "hessian", max_keypoints=30, masks=[None, mask])
+    for image, its, expected in zip(images, [None, mask], actual, strict=True):
         np.testing.assert_array_equal(detect(image, "hessian", max_keypoints=30, mask=its).frames, expected.frames)
     with pytest.raises(DoapError, match="2 images need as many masks, not 1"):
         detect_batch(images, masks=[mask])
@@ -229,16 +229,16 @@ def test_autocast_and_the_default_type_change_nothing(
     expected = detect(crop, name, kind, max_keypoints=30)
     if mode == "autocast":
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = detect(crop, name, kind, max_keypoints=30)
+            actual = detect(crop, name, kind, max_keypoints=30)
             (batched,) = detect_batch(torch.from_numpy(crop)[None], name, kind, max_keypoints=30)
     else:
         torch.set_default_dtype(torch.float64)
         try:
-            found = detect(crop, name, kind, max_keypoints=30)
+            actual = detect(crop, name, kind, max_keypoints=30)
             (batched,) = detect_batch(torch.from_numpy(crop)[None], name, kind, max_keypoints=30)
         finally:
             torch.set_default_dtype(torch.float32)
-    for one in (found, batched):
+    for one in (actual, batched):
         assert one.frames.dtype == np.float32
         np.testing.assert_allclose(one.frames, expected.frames, rtol=1e-4, atol=1e-4)
 
@@ -259,10 +259,10 @@ def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.
     mask[:, 30:] = True
     kinds: list[detection.FrameShape] = ["detected", "upright", "baumberg", "learned"]
     for kind in kinds:
-        found = detect(image, frames=kind, max_keypoints=40, mask=mask)
+        actual = detect(image, frames=kind, max_keypoints=40, mask=mask)
         expected = detect(small, frames=kind, max_keypoints=40, mask=mask)
-        np.testing.assert_allclose(found.frames, expected.frames, atol=0.02)
-        np.testing.assert_allclose(found.responses, expected.responses, rtol=1e-3)
+        np.testing.assert_allclose(actual.frames, expected.frames, atol=0.02)
+        np.testing.assert_allclose(actual.responses, expected.responses, rtol=1e-3)
         few, all_ = detect(image, frames=kind, max_keypoints=10), detect(image, frames=kind)
         assert len(few) == 10
         if kind != "baumberg":  # of which some candidates do not converge
@@ -278,6 +278,6 @@ def test_tensors_on_a_device_are_detected_there(crop: Grey, monkeypatch: pytest.
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_frames_on_the_gpu_are_those_of_opencv(photo: Grey) -> None:
-    found, expected = detect(torch.from_numpy(photo).cuda(), max_keypoints=300), detect(photo, max_keypoints=300)
-    close = np.abs(found.frames - expected.frames).max((1, 2)) < 0.1
+    actual, expected = detect(torch.from_numpy(photo).cuda(), max_keypoints=300), detect(photo, max_keypoints=300)
+    close = np.abs(actual.frames - expected.frames).max((1, 2)) < 0.1
     assert close.mean() > 0.97

@@ -40,8 +40,8 @@ def test_a_corner_of_two_equal_edges_has_both_orientations(inside: float, tolera
     given = turned_circles(59.5 - inside * SCALE)
     frames, rows = orient_all(image, given)
     np.testing.assert_array_equal(rows, np.arange(len(given)).repeat(2))
-    for found in split_angles(frames, rows):
-        np.testing.assert_allclose(found, [180, 270], atol=tolerance)
+    for actual in split_angles(frames, rows):
+        np.testing.assert_allclose(actual, [180, 270], atol=tolerance)
 
 
 @pytest.mark.parametrize(("contrast", "expected"), [(95, [180, 270]), (70, [180]), (0, [180])])
@@ -52,8 +52,8 @@ def test_an_edge_of_less_than_four_fifths_of_the_contrast_gives_no_orientation(
     image[:, :60] += 100
     image[:60] += contrast
     frames, rows = orient_all(image, turned_circles(59.5 - 3 * SCALE))
-    for found in split_angles(frames, rows):
-        np.testing.assert_allclose(found, expected, atol=8)
+    for actual in split_angles(frames, rows):
+        np.testing.assert_allclose(actual, expected, atol=8)
 
 
 def test_every_frame_keeps_its_ellipse_and_has_the_orientation_of_the_largest_peak(photo: Grey) -> None:
@@ -93,9 +93,9 @@ def test_orientations_are_those_of_sift(photo: Grey) -> None:
         ]
         return float(np.mean(np.array(errors) < 15))
 
-    found = share_found(sift, which, frames, rows)
-    assert found > 0.75
-    assert found > share_found(sift, which, orient(photo, keypoints), np.arange(len(points))) + 0.03
+    actual = share_found(sift, which, frames, rows)
+    assert actual > 0.75
+    assert actual > share_found(sift, which, orient(photo, keypoints), np.arange(len(points))) + 0.03
     assert share_found(frames, rows, sift, which) > 0.77
 
 
@@ -107,10 +107,10 @@ def test_orientations_turn_with_the_image(photo: Grey) -> None:
     frames, rows = orient_all(photo, keypoints)
     turned, turned_rows = orient_all(np.ascontiguousarray(np.rot90(photo)), moved)
     np.testing.assert_array_equal(turned_rows, rows)
-    for row, found in enumerate(split_angles(turned, turned_rows)):
+    for row, actual in enumerate(split_angles(turned, turned_rows)):
         expected = angles(frames[rows == row]) - 90
-        assert angle_errors(found[:, None], expected).min(1).max() < 0.1
-        assert angle_errors(found[:, None], expected).min(0).max() < 0.1
+        assert angle_errors(actual[:, None], expected).min(1).max() < 0.1
+        assert angle_errors(actual[:, None], expected).min(0).max() < 0.1
 
 
 def test_brightness_changes_no_orientation(photo: Grey) -> None:

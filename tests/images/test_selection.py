@@ -28,10 +28,10 @@ def test_overlapping_pairs_are_those_of_the_grid_count(pooled: Frames) -> None:
     close = distance < 3 * np.minimum(scales(frames)[i], scales(frames)[j])
     i, j = i[close], j[close]
     counted = counted_overlap(frames[i], frames[j], 96)
-    found = set(zip(*(a.tolist() for a in find_overlapping_pairs(frames)), strict=True))
-    assert len(found) > 30
-    assert {(a, b) for a, b, o in zip(i.tolist(), j.tolist(), counted, strict=True) if o > 0.515} <= found
-    assert found <= {(a, b) for a, b, o in zip(i.tolist(), j.tolist(), counted, strict=True) if o > 0.485}
+    actual = set(zip(*(a.tolist() for a in find_overlapping_pairs(frames)), strict=True))
+    assert len(actual) > 30
+    assert {(a, b) for a, b, o in zip(i.tolist(), j.tolist(), counted, strict=True) if o > 0.515} <= actual
+    assert actual <= {(a, b) for a, b, o in zip(i.tolist(), j.tolist(), counted, strict=True) if o > 0.485}
 
 
 def test_of_duplicates_the_first_is_retained() -> None:

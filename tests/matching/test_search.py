@@ -310,8 +310,8 @@ def test_gpu_results_are_the_cpus(dimensions: int, with_triton: bool, monkeypatc
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.uint8])
 def test_tensors_need_not_be_contiguous(dtype: torch.dtype) -> None:
     first, second = ((100 * torch.rand(32, count)).to(dtype).T for count in (100, 90))
-    for found, expected in zip(nearest(first, second), nearest(first.contiguous(), second.contiguous()), strict=True):
-        assert torch.equal(found, expected)
+    for actual, expected in zip(nearest(first, second), nearest(first.contiguous(), second.contiguous()), strict=True):
+        assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("exponent", [-90, -52, -40, 90])

@@ -138,11 +138,11 @@ def test_overlapped_copies_change_nothing(kind: Kind, count: int, monkeypatch: p
     describer = model(kind).cuda()
     expected = describe_patches(torch.from_numpy(PATCHES[:count]).cuda(), describer)
     assert expected.is_cuda
-    found = describe_patches(PATCHES[:count], describer)
+    actual = describe_patches(PATCHES[:count], describer)
     if kind == "real":
-        np.testing.assert_allclose(found, expected.cpu().numpy(), atol=1e-4)
+        np.testing.assert_allclose(actual, expected.cpu().numpy(), atol=1e-4)
     else:
-        assert (np.unpackbits(found) != np.unpackbits(expected.cpu().numpy())).mean() < 0.01
+        assert (np.unpackbits(actual) != np.unpackbits(expected.cpu().numpy())).mean() < 0.01
 
 
 def test_bits_come_in_bytes() -> None:

@@ -65,14 +65,14 @@ def patches(descriptor: Descriptor, count: int = 6) -> Tensor:
     return nn.functional.interpolate(small, (size, size), mode="bilinear")[:, 0].to(torch.uint8)
 
 
-def assert_alike(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
+def assert_alike(actual: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
     """Compare real descriptors up to rounding, binary ones bit by bit."""
-    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
-    if found.dtype == torch.uint8:
-        flipped = np.unpackbits(found.numpy() ^ expected.numpy())
+    assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+    if actual.dtype == torch.uint8:
+        flipped = np.unpackbits(actual.numpy() ^ expected.numpy())
         assert flipped.mean() < 0.01  # activations close to 0
     else:
-        torch.testing.assert_close(found, expected, atol=atol, rtol=0)
+        torch.testing.assert_close(actual, expected, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -143,12 +143,12 @@ def test_another_process_gives_the_same_descriptors(tmp_path: Path) -> None:
         "pickle.dump([doap.describe_patches(pixels.numpy(), model) for model in models], open(sys.argv[2], 'wb'))"
     )
     subprocess.run([sys.executable, "-c", child, tmp_path / "task.pickle", tmp_path / "out.pickle"], check=True)
-    for found, descriptor in zip(pickle.loads((tmp_path / "out.pickle").read_bytes()), models, strict=True):
+    for actual, descriptor in zip(pickle.loads((tmp_path / "out.pickle").read_bytes()), models, strict=True):
         expected = doap.describe_patches(pixels.numpy(), descriptor)
         if descriptor.kind == "binary":
-            assert np.unpackbits(found ^ expected).mean() < 0.005
+            assert np.unpackbits(actual ^ expected).mean() < 0.005
         else:  # on ARM, convolutions depend in the last digits on what a process has computed before
-            np.testing.assert_allclose(found, expected, atol=1e-4)
+            np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
@@ -212,8 +212,8 @@ def test_onnxruntime_describes_alike(name: str, kind: Kind, tmp_path: Path) -> N
     )
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     pixels = patches(descriptor, 7)
-    (found,) = session.run(None, {"patches": pixels.float().numpy()})
-    assert_alike(torch.from_numpy(found), descriptor(pixels), atol=1e-4)
+    (actual,) = session.run(None, {"patches": pixels.float().numpy()})
+    assert_alike(torch.from_numpy(actual), descriptor(pixels), atol=1e-4)
 
 
 def test_kornia_describes_local_affine_frames_with_a_model() -> None:

@@ -59,8 +59,8 @@ def test_a_check_compares_and_writes_nothing(
 def test_prefixes_that_a_result_has_are_measured_with_their_model() -> None:
     methods = [{"name": name} for name in ("doap-128@64", "sift", "doap-128", "doap-128@32", "doap-256b@64")]
     result = Result(benchmark="oxford", settings={}, methods=methods, scores=[])
-    found = measure_again.with_prefixes(["doap-128", "doap-large-128"], result)
-    assert found == ["doap-128", "doap-128@64", "doap-128@32", "doap-large-128"]
+    actual = measure_again.with_prefixes(["doap-128", "doap-large-128"], result)
+    assert actual == ["doap-128", "doap-128@64", "doap-128@32", "doap-large-128"]
 
 
 def test_rows_of_other_conditions_do_not_pass_as_equal() -> None:

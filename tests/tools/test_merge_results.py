@@ -23,10 +23,10 @@ def oxford(extent: str, **aps: float) -> Result:
 def test_rows_of_a_descriptor_are_replaced_and_new_ones_added() -> None:
     merged = merge_results.merge(oxford("12", sift=60.0, ours=70.0), oxford("12", ours=74.0, large=75.0, small=65.0))
     assert [method["name"] for method in merged.methods] == ["sift", "ours", "large", "small"]
-    found = {(row["descriptor"], row["sequence"]): row["AP"] for row in merged.scores}
-    assert found[("sift", "wall")] == 59
-    assert found[("ours", "graf")] == 74
-    assert found[("large", "wall")] == 74
+    actual = {(row["descriptor"], row["sequence"]): row["AP"] for row in merged.scores}
+    assert actual[("sift", "wall")] == 59
+    assert actual[("ours", "graf")] == 74
+    assert actual[("large", "wall")] == 74
     assert len(merged.scores) == 8
     assert [curve["points"] for curve in merged.curves] == [[60.0], [74.0], [75.0], [65.0]]
     assert merged.settings["data"] == "of 2"

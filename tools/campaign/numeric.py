@@ -114,11 +114,11 @@ def _matching(values: Floats) -> Check:
     return check
 
 
-def _same(found: NDArray[np.float64], expected: NDArray[np.float64], what: str, values: NDArray[np.float64]) -> None:
+def _same(computed: NDArray[np.float64], expected: NDArray[np.float64], what: str, values: NDArray[np.float64]) -> None:
     """Compare up to the rounding of float32, relative to the largest value."""
-    assert np.isfinite(found).all(), f"{what} are not finite"
+    assert np.isfinite(computed).all(), f"{what} are not finite"
     bound = 2e-3 * max(np.abs(values).max(initial=0), np.finfo(np.float32).tiny)
-    worst = np.abs(found - expected).max(initial=0)
+    worst = np.abs(computed - expected).max(initial=0)
     assert worst <= bound, f"{what} differ by {worst:g}"
 
 

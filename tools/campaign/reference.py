@@ -55,11 +55,11 @@ def tolerance(name: str) -> float:
     return next(value for start, value in TOLERANCES.items() if name.startswith(start))
 
 
-def difference(name: str, found: Values, expected: Values) -> float:
+def difference(name: str, measured: Values, expected: Values) -> float:
     """Return the difference of two results in the measure of their tolerance."""
-    if found.shape != expected.shape:
+    if measured.shape != expected.shape:
         return float("inf")
-    distance = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    distance = np.abs(measured.astype(np.float64) - expected.astype(np.float64))
     if name.startswith("bits"):
         return float(distance.mean())
     if name.startswith(("gradient", "matches")):

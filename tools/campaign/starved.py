@@ -90,16 +90,16 @@ class _Attack:
         }
         cases = 0
         for name, tries in attacks.items():
-            said = [attack(self._work_folder("work")) for attack in tries]
-            row[name] = ", ".join(f"{said.count(word)} {word}" for word in dict.fromkeys(said))
-            cases += sum(word != "skipped" for word in said)
+            outcomes = [attack(self._work_folder("work")) for attack in tries]
+            row[name] = ", ".join(f"{outcomes.count(word)} {word}" for word in dict.fromkeys(outcomes))
+            cases += sum(word != "skipped" for word in outcomes)
         row["cases"] = cases
         self.result.counts.append(row)
 
     def _sizes(self, whole: int) -> list[int]:
         """Return sizes of disks in pages, spread over what the output takes."""
-        shares = [(number + self.generator.random()) / self.disks for number in range(self.disks)]
-        return [max(1, int(share * whole)) for share in shares]
+        fractions = [(number + self.generator.random()) / self.disks for number in range(self.disks)]
+        return [max(1, int(fraction * whole)) for fraction in fractions]
 
     def _work_folder(self, name: str) -> Path:
         folder = fresh_copy(self.root / "inputs", self.root / name)
@@ -123,10 +123,10 @@ class _Attack:
         with mounted(words, folder / "disk") as error:
             if error:
                 return self._skip("full disk", error)
-            said = self._check("full disk", folder, self._run(folder))
+            outcome = self._check("full disk", folder, self._run(folder))
             mount("-o", f"remount,size={LARGE}", str(folder / "disk"))
             self._finish("full disk", folder)
-            return said
+            return outcome
 
     def _forbid_writing(self, folder: Path) -> str:
         disk = str(folder / "disk")
@@ -145,18 +145,18 @@ class _Attack:
         except subprocess.TimeoutExpired:
             process.kill()
             _, errors = process.communicate()
-        said = self._check("2 GB of memory", folder, Ended(process.returncode, errors))
+        outcome = self._check("2 GB of memory", folder, Ended(process.returncode, errors))
         self._finish("2 GB of memory", folder)
-        return said
+        return outcome
 
     def _run_twice(self, folder: Path) -> str:
         groups = [self._start(folder) for _ in range(2)]
         ended = [self.server.finish(group, folder) for group in groups]
-        said = [self._check("two at once", folder, one) for one in ended]
-        if "result" not in said:
+        outcomes = [self._check("two at once", folder, one) for one in ended]
+        if "result" not in outcomes:
             self._find("two at once", "none of two commands succeeded")
         self._finish("two at once", folder)
-        return " and ".join(said)
+        return " and ".join(outcomes)
 
     def _move_clock(self, folder: Path) -> str:
         """Run, kill and run again with a clock that jumps, and files of the past and the future."""

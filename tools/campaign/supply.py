@@ -58,15 +58,15 @@ def _is_true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
-def plain_http_that_is_not_told() -> list[str]:
+def undocumented_plain_http() -> list[str]:
     """Return the URLs of the catalogue that are neither https nor of a set that the command line names."""
-    told = describe_plain_http()
+    documented = describe_plain_http()
     return [
         url
         for name, data in CATALOGUE.items()
         for file in data.files
         for url in file.urls
-        if not url.startswith("https://") and not (is_plain_http(url) and name in told)
+        if not url.startswith("https://") and not (is_plain_http(url) and name in documented)
     ]
 
 
@@ -83,9 +83,9 @@ def check_supply() -> PartResult:
     """Check all of it."""
     result = PartResult("supply", "unsafe calls, plain http, hashes of weights")
     replay = "python -m campaign supply"
-    calls, urls, weights = list(unsafe_calls()), plain_http_that_is_not_told(), wrong_hashes()
-    result.findings += [Finding(place, problem, replay) for place, problem in calls]
-    result.findings += [Finding(url, "plain http that is not told", replay) for url in urls]
+    calls, urls, weights = list(unsafe_calls()), undocumented_plain_http(), wrong_hashes()
+    result.findings += [Finding(location, problem, replay) for location, problem in calls]
+    result.findings += [Finding(url, "plain http that the command line does not name", replay) for url in urls]
     result.findings += [Finding(name, "its SHA-256 is not that on its card", replay) for name in weights]
     files = len(list(PACKAGE.rglob("*.py")))
     addresses = sum(len(file.urls) for data in CATALOGUE.values() for file in data.files)
@@ -93,5 +93,5 @@ def check_supply() -> PartResult:
     for where, cases, wrong in (("files of code", files, calls), ("addresses", addresses, urls)):
         result.counts.append({"where": where, "cases": cases, "findings": len(wrong)})
     result.counts.append({"where": "weights", "cases": shipped, "findings": len(weights)})
-    result.skipped += [f"{place}: {call}: {reason}" for (place, call), reason in ALLOWED.items()]
+    result.skipped += [f"{location}: {call}: {reason}" for (location, call), reason in ALLOWED.items()]
     return result

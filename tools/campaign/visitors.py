@@ -86,8 +86,8 @@ class _Server:
             status = Path(f"/proc/{self._process.pid}/status").read_text()
         except OSError:
             return 0
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)
-        return 1024 * int(found[1]) if found else 0
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return 1024 * int(peak[1]) if peak else 0
 
 
 @contextmanager
@@ -99,12 +99,12 @@ def _server() -> Iterator[_Server]:
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:
         assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found, "the server printed no address"
+        url = re.search(r"http://\S+", process.stdout.readline())
+        assert url, "the server printed no address"
         threading.Thread(target=process.stdout.read, daemon=True).start()
-        _wait_until_open(found[0])
+        _wait_until_open(url[0])
         try:
-            yield _Server(process, found[0])
+            yield _Server(process, url[0])
         finally:
             process.send_signal(signal.SIGINT)
             try:
@@ -251,14 +251,14 @@ def _match_upload(visitor: _Visitor, content: bytes) -> str:
 
 def _slow_uploads(address: str, count: int) -> Counter[str]:
     """Open uploads that send their first bytes and no more; the page must answer others meanwhile."""
-    place = urlsplit(address)
+    target = urlsplit(address)
     head = (
-        f"POST /gradio_api/upload HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: 1000000\r\n"
+        f"POST /gradio_api/upload HTTP/1.1\r\nHost: {target.netloc}\r\nContent-Length: 1000000\r\n"
         "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
     )
     sockets = []
     for _ in range(count):
-        connection = socket.create_connection((str(place.hostname), int(place.port or 80)), 20)
+        connection = socket.create_connection((str(target.hostname), int(target.port or 80)), 20)
         connection.sendall(head.encode())
         sockets.append(connection)
     counts = Counter([_Visitor(address).match()])

@@ -151,7 +151,7 @@ class FrameDetector(nn.Module):
         if mask is not None and mask.shape != (count, 1, height, width):
             raise DoapError(f"the mask must be ({count}, 1, {height}, {width}), not {tuple(mask.shape)}")
         step = max(1, BATCH_PIXELS // (height * width))
-        found = [
+        detected = [
             detections
             for start in range(0, count, step)
             for detections in detect_batch(
@@ -164,7 +164,7 @@ class FrameDetector(nn.Module):
         ]
         lafs, responses = (
             pad_sequence([torch.from_numpy(rows) for rows in columns], batch_first=True).to(img.device)
-            for columns in zip(*((item.frames, item.responses) for item in found), strict=True)
+            for columns in zip(*((item.frames, item.responses) for item in detected), strict=True)
         )
         return lafs, responses
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 console = Console()
 errors = Console(stderr=True)
 GPU_FILES = ("nvidia*", "nvhost*", "dxg", "kfd")  # in /dev: NVIDIA, its boards, Windows' Linux, AMD
-tables = Console(width=max(160, console.width))  # wide enough that no name or number is folded
 
 
 def say(line: str, style: str = "") -> None:

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 @dataclass(frozen=True)
-class Verb:
+class LazyCommand:
     """Where a command is defined.
 
     Attributes:
@@ -50,20 +50,20 @@ class LazyGroup(TyperGroup):
     """Group of commands that are imported on first use; only the help of the group imports all of them.
 
     Attributes:
-        verbs: Commands by name, in the order of the help; given by each subclass.
+        lazy_commands: Commands by name, in the order of the help; given by each subclass.
     """
 
-    verbs: ClassVar[Mapping[str, Verb]]
+    lazy_commands: ClassVar[Mapping[str, LazyCommand]]
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _LazyCommands(self.verbs)
+        self.commands = _LazyCommands(self.lazy_commands)
 
 
 class _LazyCommands(UserDict[str, Any]):
     """Click commands by name, each loaded on first access."""
 
     def __getitem__(self, name: str) -> Any:
-        if isinstance(self.data[name], Verb):
+        if isinstance(self.data[name], LazyCommand):
             self.data[name] = self.data[name].load(name)
         return self.data[name]

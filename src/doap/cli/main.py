@@ -5,41 +5,41 @@ import sys
 import typer
 
 from doap.cli.console import say_error
-from doap.cli.lazy_commands import LazyGroup, Verb
-from doap.cli.removed_options import RenamingCommand
+from doap.cli.lazy_commands import LazyCommand, LazyGroup
+from doap.cli.options.removed import RenamingCommand
 from doap.errors import DoapError
 from doap.extras import missing_extra
 from doap.version import __version__
 
-VERBS = {
-    "demo": Verb("doap.cli.demo", "demo"),
-    "app": Verb("doap.cli.app", "app"),
-    "match": Verb("doap.cli.match", "match"),
-    "describe": Verb("doap.cli.describe", "describe"),
-    "colmap": Verb("doap.cli.colmap", "colmap"),
-    "dbow": Verb("doap.cli.dbow", "dbow"),
-    "train": Verb("doap.cli.train", "train", RenamingCommand),
-    "train-frames": Verb("doap.cli.train_frames", "train_frames"),
-    "sweep": Verb("doap.cli.sweep", "sweep"),
-    "study": Verb("doap.cli.study", "study", RenamingCommand),
-    "recipes": Verb("doap.cli.recipes", "recipes"),
-    "models": Verb("doap.cli.models", "models"),
-    "convert": Verb("doap.cli.convert", "convert"),
-    "calibrate": Verb("doap.cli.calibrate", "calibrate"),
-    "export": Verb("doap.cli.export", "export"),
-    "hloc": Verb("doap.cli.hloc", "hloc"),
-    "report": Verb("doap.cli.report", "report"),
-    "reproduce": Verb("doap.cli.reproduce", "reproduce"),
-    "eval": Verb("doap.cli.evaluate"),
-    "data": Verb("doap.cli.data"),
-    "show": Verb("doap.cli.show"),
+COMMANDS = {
+    "demo": LazyCommand("doap.cli.using.demo", "demo"),
+    "app": LazyCommand("doap.cli.using.app", "app"),
+    "match": LazyCommand("doap.cli.using.match", "match"),
+    "describe": LazyCommand("doap.cli.using.describe", "describe"),
+    "colmap": LazyCommand("doap.cli.using.colmap", "colmap"),
+    "dbow": LazyCommand("doap.cli.using.dbow", "dbow"),
+    "train": LazyCommand("doap.cli.learning.train", "train", RenamingCommand),
+    "train-frames": LazyCommand("doap.cli.learning.train_frames", "train_frames"),
+    "sweep": LazyCommand("doap.cli.learning.sweep", "sweep"),
+    "study": LazyCommand("doap.cli.learning.study", "study", RenamingCommand),
+    "recipes": LazyCommand("doap.cli.learning.recipes", "recipes"),
+    "models": LazyCommand("doap.cli.models.table", "models"),
+    "convert": LazyCommand("doap.cli.models.convert", "convert"),
+    "calibrate": LazyCommand("doap.cli.models.calibrate", "calibrate"),
+    "export": LazyCommand("doap.cli.models.export", "export"),
+    "hloc": LazyCommand("doap.cli.using.hloc", "hloc"),
+    "report": LazyCommand("doap.cli.evaluating.report", "report"),
+    "reproduce": LazyCommand("doap.cli.learning.reproduce", "reproduce"),
+    "eval": LazyCommand("doap.cli.evaluating.commands"),
+    "data": LazyCommand("doap.cli.data.commands"),
+    "show": LazyCommand("doap.cli.evaluating.show"),
 }
 
 
 class Commands(LazyGroup):
     """The commands of `doap`."""
 
-    verbs = VERBS
+    lazy_commands = COMMANDS
 
 
 app = typer.Typer(

@@ -123,13 +123,13 @@ def _check_seed(path: Path, file: _StudyFile, overrides: list[str]) -> None:
     """
     if "seed" in setting_keys(overrides):
         raise DoapError(f"--set seed: a study has the seeds of its file; leave it out, or change seeds in {path.name}")
-    places = {"settings": file.settings, "tune": file.tune}
+    sections = {"settings": file.settings, "tune": file.tune}
     for name, run in file.runs.items():
         if run is not None:
-            places |= {f"run {name}: settings": run.settings, f"run {name}: tune": run.tune or {}}
-    for place, values in places.items():
+            sections |= {f"run {name}: settings": run.settings, f"run {name}: tune": run.tune or {}}
+    for section, values in sections.items():
         if "seed" in setting_keys(values):
-            raise DoapError(f"{path}: {place}: seed: a study has the seeds of its list seeds; leave it out")
+            raise DoapError(f"{path}: {section}: seed: a study has the seeds of its list seeds; leave it out")
 
 
 def _recipes_to_tune(recipe: str, texts: list[str], tuning: dict[str, list[Any]]) -> dict[str, Recipe]:

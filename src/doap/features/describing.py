@@ -230,8 +230,8 @@ class DetectionOptions:
         else:
             batch = torch.stack([image for image in images if isinstance(image, Tensor)])
             detections = detect_batch(batch, *settings, masks, self.min_response)
-        for item, found in zip(group, detections, strict=True):
-            yield View(item.image, found.frames, found.responses, item.size)
+        for item, detected in zip(group, detections, strict=True):
+            yield View(item.image, detected.frames, detected.responses, item.size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,11 +78,11 @@ def _search(
             pairs = search_matches(first.descriptors, second.descriptors, mutual)
             return pairs.indices, pairs.distances, pairs.second_distances
         a, b = (torch.tensor(np.ascontiguousarray(features.descriptors), device=target) for features in (first, second))
-        found = search_matches(a, b, mutual)
+        nearest = search_matches(a, b, mutual)
     except ValueError as error:
         raise DoapError(f"features of {first.model} cannot be matched: {error}") from error
-    distances, seconds = (x.cpu().numpy().astype(np.float64) for x in (found.distances, found.second_distances))
-    return found.indices.cpu().numpy(), distances, seconds
+    distances, seconds = (x.cpu().numpy().astype(np.float64) for x in (nearest.distances, nearest.second_distances))
+    return nearest.indices.cpu().numpy(), distances, seconds
 
 
 def _check_features(first: Features, second: Features) -> None:

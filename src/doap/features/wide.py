@@ -171,22 +171,22 @@ class _Search:
 
     def pooled(self, first: Features, second: Features) -> Matches:
         """Match features of several views of two images, with many features per point."""
-        found = match(
+        matched = match(
             first, second, mutual=self.mutual, max_distance=self.max_distance, geometry=None, device=self.device
         )
         seconds = inconsistent_neighbour_distances(
             first.descriptors,
             second.descriptors,
-            found.indices,
+            matched.indices,
             second.keypoints,
             CONSISTENT_RADIUS,
             check_device(self.device),
         )
-        kept = np.flatnonzero(found.distances < (RATIO if self.ratio is None else self.ratio) * seconds)
-        best_first = kept[np.argsort(found.distances[kept] / seconds[kept], kind="stable")]
-        distinct = distinct_matches(*found.points(first, second), best_first, SAME_MATCH, SAME_POINT)
+        kept = np.flatnonzero(matched.distances < (RATIO if self.ratio is None else self.ratio) * seconds)
+        best_first = kept[np.argsort(matched.distances[kept] / seconds[kept], kind="stable")]
+        distinct = distinct_matches(*matched.points(first, second), best_first, SAME_MATCH, SAME_POINT)
         matches = Matches(
-            found.indices[distinct], found.distances[distinct], seconds[distinct], np.zeros(len(distinct), bool)
+            matched.indices[distinct], matched.distances[distinct], seconds[distinct], np.zeros(len(distinct), bool)
         )
         result = verify(*matches.points(first, second), second.size, self.geometry, self.threshold, self.cameras)
         if result.matrix is None or result.log_nfa >= MAX_STEP_LOG_NFA:

@@ -137,7 +137,7 @@ def _find_masks(folder: Path, names: list[str]) -> dict[str, Path]:
     if not folder.is_dir():
         raise DoapError(f"{folder}: no such folder of masks")
     paths = {name: folder / f"{name}.png" for name in names}
-    found = {name: path for name, path in paths.items() if os.path.lexists(path) and path.is_file()}  # or too long
-    if names and not found:
+    files = {name: path for name, path in paths.items() if os.path.lexists(path) and path.is_file()}  # or too long
+    if names and not files:
         raise DoapError(f"{folder}: no mask of any image; that of {names[0]} is called {names[0]}.png")
-    return found
+    return files

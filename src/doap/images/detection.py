@@ -99,21 +99,21 @@ def detect(
     if max_keypoints == 0:
         return Detections.none()
     if detector == "dog" and isinstance(image, Tensor) and image.device.type in DEVICE_TYPES:
-        (found,) = _find_dog_on_device(image[None], _keypoints_needed(frames, max_keypoints, mask), min_response)
-        return _shape(image, found, frames, max_keypoints, condition)
+        (detected,) = _find_dog_on_device(image[None], _keypoints_needed(frames, max_keypoints, mask), min_response)
+        return _shape(image, detected, frames, max_keypoints, condition)
     grey = _to_array(image)
     if not isinstance(detector, str):
         return _shape(grey, _call(detector, grey, min_response), frames, max_keypoints, condition)
     if detector == "dog":
-        found = find_frames(detector, grey, max_keypoints if frames == "detected" else None, condition)
-        return _shape(grey, found, frames, max_keypoints, Filter())
+        detected = find_frames(detector, grey, max_keypoints if frames == "detected" else None, condition)
+        return _shape(grey, detected, frames, max_keypoints, Filter())
     # The other detectors give one frame per keypoint.
     if frames == "baumberg":
         return _find_affine(detector, grey, max_keypoints, condition)
-    found = find_frames(detector, grey, max_keypoints, condition)
+    detected = find_frames(detector, grey, max_keypoints, condition)
     if frames == "upright":
-        return Detections(make_upright(found.frames), found.responses)
-    return _correct(grey, found, max_keypoints) if frames == "learned" else found
+        return Detections(make_upright(detected.frames), detected.responses)
+    return _correct(grey, detected, max_keypoints) if frames == "learned" else detected
 
 
 @without_autocast
@@ -140,19 +140,19 @@ def detect_batch(
     """
     if images.ndim != 3:
         raise DoapError(f"a batch of images must be (B, H, W), not {tuple(images.shape)}")
-    each = [None] * len(images) if masks is None else list(masks)
-    if len(each) != len(images):
-        raise DoapError(f"{len(images)} images need as many masks, not {len(each)}")
+    mask_list = [None] * len(images) if masks is None else list(masks)
+    if len(mask_list) != len(images):
+        raise DoapError(f"{len(images)} images need as many masks, not {len(mask_list)}")
     if detector != "dog" or images.device.type not in DEVICE_TYPES or max_keypoints == 0:
         return [
             detect(image, detector, frames, max_keypoints, mask, min_response)
-            for image, mask in zip(images, each, strict=True)
+            for image, mask in zip(images, mask_list, strict=True)
         ]
-    conditions = [_check(images.shape[1:], detector, frames, max_keypoints, mask, min_response) for mask in each]
-    detections = _find_dog_on_device(images, _keypoints_needed(frames, max_keypoints, *each), min_response)
+    conditions = [_check(images.shape[1:], detector, frames, max_keypoints, mask, min_response) for mask in mask_list]
+    detections = _find_dog_on_device(images, _keypoints_needed(frames, max_keypoints, *mask_list), min_response)
     return [
-        _shape(image, found, frames, max_keypoints, condition)
-        for image, found, condition in zip(images, detections, conditions, strict=True)
+        _shape(image, detected, frames, max_keypoints, condition)
+        for image, detected, condition in zip(images, detections, conditions, strict=True)
     ]
 
 
@@ -208,9 +208,9 @@ def _call(detector: CustomDetector, image: Grey, min_response: float) -> Detecti
     """Run a user's detector on a copy of the image, which it may change."""
     result = detector(image.copy())
     if isinstance(result, list | tuple) and all(isinstance(keypoint, cv2.KeyPoint) for keypoint in result):
-        found = detections_from_keypoints(result)
-        _check_shapes(found.frames)
-        return found
+        detected = detections_from_keypoints(result)
+        _check_shapes(detected.frames)
+        return detected
     frames = np.asarray(result.detach().cpu() if isinstance(result, Tensor) else result)
     if frames.dtype.kind not in "fiu" or frames.ndim != 3 or frames.shape[1:] != (2, 3):
         raise DoapError(f"a detector must return (N, 2, 3) frames or cv2.KeyPoints, not {frames.shape} {frames.dtype}")
@@ -243,43 +243,43 @@ def _find_dog_on_device(images: Tensor, limit: int | None, min_response: float) 
         return find_dog_batch(images, limit, min_response)
     halves = torch.stack([torch.from_numpy(halve_resolution(_to_array(image))) for image in images])
     detections = _find_dog_on_device(halves.to(images.device), limit, min_response)
-    return [found.from_half_resolution() for found in detections]
+    return [detected.from_half_resolution() for detected in detections]
 
 
 def _find_affine(detector: str, image: Grey, limit: int | None, condition: Filter) -> Detections:
     """Detect frames with the affine form of a detector, oriented along the dominant gradient."""
-    found = find_frames(WITH_AFFINE_SHAPE.get(detector, detector), image, limit, condition)
-    if detector in UPRIGHT and len(found):
-        return Detections(orient(image, found.frames), found.responses)
-    return found
+    detected = find_frames(WITH_AFFINE_SHAPE.get(detector, detector), image, limit, condition)
+    if detector in UPRIGHT and len(detected):
+        return Detections(orient(image, detected.frames), detected.responses)
+    return detected
 
 
 def _shape(
-    image: Grey | Tensor, found: Detections, frames: FrameShape, limit: int | None, condition: Filter
+    image: Grey | Tensor, detected: Detections, frames: FrameShape, limit: int | None, condition: Filter
 ) -> Detections:
     """Apply the condition, the shape and the limit to circular frames, of which several may be one keypoint's."""
-    found = found[condition.keeps(found.frames[:, :, 2], found.responses)]
-    if frames == "detected" or not len(found):
-        return found[:limit]
-    found = found[first_of_each_ellipse(found.frames)]
+    detected = detected[condition.keeps(detected.frames[:, :, 2], detected.responses)]
+    if frames == "detected" or not len(detected):
+        return detected[:limit]
+    detected = detected[first_of_each_ellipse(detected.frames)]
     if frames == "learned":
-        return _correct(image, found, limit)
-    found = Detections(make_upright(found.frames), found.responses)
+        return _correct(image, detected, limit)
+    detected = Detections(make_upright(detected.frames), detected.responses)
     if frames == "upright":
-        return found[:limit]
+        return detected[:limit]
     pyramid = Pyramid(image)
     candidates = None if limit is None else round(AFFINE_CANDIDATES * limit)
-    found = with_affine_shape(pyramid, found[:candidates])[:limit]
-    oriented, rows = orient_all(pyramid, found.frames)
-    return Detections(oriented, found.responses[rows])[:limit]
+    detected = with_affine_shape(pyramid, detected[:candidates])[:limit]
+    oriented, rows = orient_all(pyramid, detected.frames)
+    return Detections(oriented, detected.responses[rows])[:limit]
 
 
-def _correct(image: Grey | Tensor, found: Detections, limit: int | None) -> Detections:
+def _correct(image: Grey | Tensor, detected: Detections, limit: int | None) -> Detections:
     """Correct frames by the shipped network, on the device of the image; one can become several, up to the limit."""
-    found = found[:limit]
-    if not len(found):
-        return found
+    detected = detected[:limit]
+    if not len(detected):
+        return detected
     pyramid = Pyramid(image)
     network = load_frame_network(device=str(pyramid.device))
-    corrected, rows = correct_frames(pyramid, found.frames, network)
-    return Detections(corrected, found.responses[rows])[:limit]
+    corrected, rows = correct_frames(pyramid, detected.frames, network)
+    return Detections(corrected, detected.responses[rows])[:limit]

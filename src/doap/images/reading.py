@@ -85,7 +85,7 @@ def _turn(image: Image.Image, upright: bool) -> Image.Image:
         return ImageOps.exif_transpose(image)
     if image.format != "TIFF":
         return image
-    orientation = image.getexif().get(ORIENTATION)
+    orientation = image.getexif().get(ORIENTATION, 1)
     image.load()  # Pillow may turn images of this format upright; they have no orientation any more
     is_turned = orientation in AS_STORED and ORIENTATION not in image.getexif()
     return image.transpose(AS_STORED[orientation]) if is_turned else image

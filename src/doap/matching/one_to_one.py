@@ -43,11 +43,11 @@ def match_one_to_one(first: Descriptors, second: Descriptors) -> tuple[NDArray[n
     while distances.size:
         nearest, nearest_back = distances.argmin(1), distances.argmin(0)
         mutual = nearest_back[nearest] == np.arange(len(rows))
-        taken = nearest[mutual]
-        partners[rows[mutual]] = columns[taken]
-        nearest_distances[rows[mutual]] = distances[mutual, taken]
+        partner = nearest[mutual]
+        partners[rows[mutual]] = columns[partner]
+        nearest_distances[rows[mutual]] = distances[mutual, partner]
         left = np.ones(len(columns), bool)
-        left[taken] = False
+        left[partner] = False
         rows, columns = rows[~mutual], columns[left]
         distances = distances[np.ix_(~mutual, left)]
     matched = np.flatnonzero(partners >= 0)

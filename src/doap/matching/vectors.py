@@ -129,8 +129,8 @@ class _Direction:
         if not len(items):
             return items
         step = CPU_PAIRS if self.own.device.type == "cpu" else DEVICE_PAIRS
-        found = parallel_map(candidates, range(0, len(groups), step), self.own.device)
-        position, index = (torch.cat(parts) for parts in zip(*found, strict=True))
+        blocks = parallel_map(candidates, range(0, len(groups), step), self.own.device)
+        position, index = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         if excluded is None and len(index) == len(items):
             return torch.empty_like(index).scatter_(0, position, index)
         # Distances decide where an item has several candidates. Of equal distances the smallest index is kept.

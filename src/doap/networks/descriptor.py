@@ -210,13 +210,13 @@ def inference_batch_size(network: nn.Module, device: torch.device) -> int:
 def check_device(device: str | torch.device | None) -> torch.device:
     """Return a device, the CPU for None; raise a `DoapError` if it does not exist here."""
     try:
-        found = torch.empty(0, device=device).device
+        resolved = torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         reason = str(error).splitlines()[0].split(". ")[0]
         raise DoapError(f"device {device}: not available here ({reason})") from error
-    if found.type == "meta":
+    if resolved.type == "meta":
         raise DoapError(f"device {device}: has no values; use cpu, or cuda where there is a GPU")
-    return found
+    return resolved
 
 
 def check_model(model: object) -> None:

@@ -160,18 +160,18 @@ class BatchLoader:
             state: State of the generator before the student's patches were taken: the same jitter is sampled again.
             zooms: (m,) zooms of the student's patches, if any.
         """
-        taken: list[Tensor | None] = []
+        teacher_pixels: list[Tensor | None] = []
         for teacher, patches in zip(self._teachers, self._teacher_patches, strict=True):
             if patches is None:
-                taken.append(None)
+                teacher_pixels.append(None)
                 continue
             again = torch.Generator(self._device)
             again.set_state(state)
             # A zoom of negative octaves: it shows more of the same view, its tilt included.
             octaves = -math.log2(teacher.extent / self._extent)
             wider = octaves + (torch.zeros(len(indices), device=self._device) if zooms is None else zooms)
-            taken.append(patches.take(indices, again, wider, self._recipe.jitter_factors))
-        return taken
+            teacher_pixels.append(patches.take(indices, again, wider, self._recipe.jitter_factors))
+        return teacher_pixels
 
     def _ignore(self, indices: Ids, rows: slice) -> IgnoreTable | None:
         union: IgnoreTable | None = None

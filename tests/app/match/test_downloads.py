@@ -127,10 +127,10 @@ def test_the_hloc_folder_has_features_matches_and_pairs(
     (pairs,) = tmp_path.glob("pairs-*.txt")
     first, second = pairs.read_text().split()
     with h5py.File(next(tmp_path.glob("*_matches-*.h5"))) as file:
-        found = file[f"{first}/{second}"]["matches0"][()]
+        actual = file[f"{first}/{second}"]["matches0"][()]
     expected = np.full(len(session.results[0].first), -1)
     expected[session.results[0].matches.indices[:, 0]] = session.results[0].matches.indices[:, 1]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("path", ["unknown/0/csv", "{token}/1/csv", "{token}/0/exe", "{token}/-1/csv"])

@@ -136,8 +136,8 @@ def test_cameras_are_where_they_were(engine: MapperEngine, tmp_path: Path) -> No
     assert calls[-1] == (IMAGES, IMAGES)
     to_text(tmp_path / "sparse" / "0", tmp_path / "text", engine)
     centres = read_centres(tmp_path / "text")
-    found = align(np.stack([centres[k + 1] for k in range(IMAGES)]), expected)
-    assert np.linalg.norm(found - expected, axis=1).max() < 0.03  # at a distance of 6 from the points
+    actual = align(np.stack([centres[k + 1] for k in range(IMAGES)]), expected)
+    assert np.linalg.norm(actual - expected, axis=1).max() < 0.03  # at a distance of 6 from the points
     # Text files have fewer digits of the errors.
     text = read_statistics(tmp_path / "text")
     assert replace(text, mean_reprojection_error=0) == replace(model, mean_reprojection_error=0)

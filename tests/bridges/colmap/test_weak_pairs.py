@@ -171,9 +171,9 @@ def test_rotation_of_matched_points() -> None:
     for factor in (1.0, 1.2):
         assumed = np.diag([factor, factor, 1]) @ camera
         assumed[:2, 2] = camera[:2, 2]
-        found = rotation_task(RotationTask(first, second, (600, 800), (assumed, assumed)))
-        assert found is not None
-        assert angle_between(found, rotation) < (0.5 if factor == 1 else 6)
+        actual = rotation_task(RotationTask(first, second, (600, 800), (assumed, assumed)))
+        assert actual is not None
+        assert angle_between(actual, rotation) < (0.5 if factor == 1 else 6)
     assert rotation_task(None) is None
 
 

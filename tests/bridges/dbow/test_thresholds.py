@@ -52,8 +52,8 @@ def test_orb_gets_its_own_thresholds(photo: Grey) -> None:
     for model, orb in zip(thresholds.distances, thresholds.orb, strict=True):
         for known in (50, 100):
             share = orb.wrong_share(known)
-            found = model.threshold(share)
-            assert model.wrong_share(found) <= share < model.wrong_share(found + 1)
+            actual = model.threshold(share)
+            assert model.wrong_share(actual) <= share < model.wrong_share(actual + 1)
     assert 30 < thresholds.low < 100 < thresholds.high < 125
     # The trained descriptor accepts more correct pairs at the same share of wrong ones.
     assert rows[2][4] > rows[0][4]

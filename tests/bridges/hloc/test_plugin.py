@@ -102,16 +102,16 @@ def test_extractor_and_matcher_give_what_doap_gives(photos: Path, model: str, de
         image = torch.from_numpy(np.array(Image.open(photos / name))).to(device)
         expected = detect_and_describe(image, network, max_keypoints=400)
         # Interpolation in hloc can leave 0..1 by rounding.
-        found = {key: one[0] for key, one in extractor._forward({"image": image[None, None] / 255 + 1e-7}).items()}
+        actual = {key: one[0] for key, one in extractor._forward({"image": image[None, None] / 255 + 1e-7}).items()}
         if device == "cpu":  # on a GPU, the last digits can change from run to run
-            np.testing.assert_array_equal(found["keypoints"].float(), expected.keypoints)
-            np.testing.assert_array_equal(found["descriptors"], to_hloc(expected.descriptors))
-            np.testing.assert_array_equal(found["scores"], expected.responses)
-        assert np.isclose(found["keypoints"], expected.keypoints, atol=0.01).all(1).mean() > 0.98
-        rows = found["descriptors"].numpy().T
+            np.testing.assert_array_equal(actual["keypoints"].float(), expected.keypoints)
+            np.testing.assert_array_equal(actual["descriptors"], to_hloc(expected.descriptors))
+            np.testing.assert_array_equal(actual["scores"], expected.responses)
+        assert np.isclose(actual["keypoints"], expected.keypoints, atol=0.01).all(1).mean() > 0.98
+        rows = actual["descriptors"].numpy().T
         bits = np.packbits(rows > 0, axis=1) if network.kind == "binary" else rows
         described.append(Features(expected.frames, bits, expected.size, model))
-        data[f"descriptors{number}"] = found["descriptors"][None].to(device)
+        data[f"descriptors{number}"] = actual["descriptors"][None].to(device)
     matches0 = matcher._forward(data)["matches0"][0].tolist()
     matches = match(*described, geometry=None, ratio=0.95, device=device)
     assert {(first, second) for first, second in enumerate(matches0) if second >= 0} == as_set(matches)
@@ -150,7 +150,7 @@ def as_set(matches: Matches) -> set[tuple[int, int]]:
     return {(first, second) for first, second in matches.indices.tolist()}
 
 
-def assert_equal_but_for_ties(found: set[tuple[int, int]], first: Features, second: Features) -> None:
+def assert_equal_but_for_ties(actual: set[tuple[int, int]], first: Features, second: Features) -> None:
     """Check the mutual nearest neighbours of hloc, which takes any of equally near ones."""
     expected = as_set(match(first, second, geometry=None))
     if first.descriptors.dtype == np.uint8:
@@ -158,10 +158,10 @@ def assert_equal_but_for_ties(found: set[tuple[int, int]], first: Features, seco
         distances = np.unpackbits(differing, axis=2).sum(2, dtype=np.int64)
         is_nearest = [distances == distances.min(axis, keepdims=True) for axis in (0, 1)]
         is_tied = (is_nearest[0].sum(0) > 1) | (is_nearest[1].sum(1, keepdims=True) > 1)
-        assert all(is_nearest[0][pair] and is_nearest[1][pair] for pair in found)
-        found, expected = ({pair for pair in pairs if not is_tied[pair]} for pairs in (found, expected))
-    assert found == expected
-    assert len(found) > 100
+        assert all(is_nearest[0][pair] and is_nearest[1][pair] for pair in actual)
+        actual, expected = ({pair for pair in pairs if not is_tied[pair]} for pairs in (actual, expected))
+    assert actual == expected
+    assert len(actual) > 100
 
 
 @pytest.mark.slow
@@ -196,11 +196,11 @@ def test_hloc_matches_as_doap_does(photos: Path, hloc_path: Path, tmp_path: Path
             descriptors = to_hloc(features.descriptors, "float16")
             np.testing.assert_allclose(file[name]["descriptors"], descriptors, atol=1e-3)
             assert file[name]["keypoints"].attrs["uncertainty"] == 1
-    found = read_matches(outputs / f"feats-{model}-n4096-r1600_matches-doap-mutual_pairs-all.h5", pair)
+    actual = read_matches(outputs / f"feats-{model}-n4096-r1600_matches-doap-mutual_pairs-all.h5", pair)
     exact = as_set(match(*(expected[name] for name in pair), geometry=None))
-    assert len(found & exact) >= 0.99 * len(found | exact)  # float16; of equally near ones the first
+    assert len(actual & exact) >= 0.99 * len(actual | exact)  # float16; of equally near ones the first
     if model == "doap-tiny-256b":
-        assert_equal_but_for_ties(found, *(expected[name] for name in pair))
+        assert_equal_but_for_ties(actual, *(expected[name] for name in pair))
 
 
 @pytest.mark.slow

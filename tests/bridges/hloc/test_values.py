@@ -32,8 +32,8 @@ def test_sums_are_exact_on_a_gpu(precision: str) -> None:
         for bits in (128, 256, 512):
             rows = rng.integers(0, 256, (300, bits // 8), dtype=np.uint8)
             values = torch.from_numpy(to_hloc(rows, "float16")).float()
-            found = torch.einsum("dn,dm->nm", values.cuda(), values.cuda())
-            assert torch.equal(found.cpu().double(), values.double().T @ values.double())
+            actual = torch.einsum("dn,dm->nm", values.cuda(), values.cuda())
+            assert torch.equal(actual.cpu().double(), values.double().T @ values.double())
     finally:
         torch.set_float32_matmul_precision(before)
 

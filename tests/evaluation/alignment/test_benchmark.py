@@ -70,10 +70,10 @@ def in_numpy(groups: list[Pixels]) -> tuple[float, float]:
 
 
 def test_groups_are_aligned_by_the_models_transformer(model: Descriptor, patch_set: PatchSet) -> None:
-    found = align(model, patch_set)
-    assert list(found.rows) == ["original", "aligned, borders repeated", "aligned the same, zeros beyond"]
+    actual = align(model, patch_set)
+    assert list(actual.rows) == ["original", "aligned, borders repeated", "aligned the same, zeros beyond"]
     transformer = transformer_of(model)
-    for group in found.groups[:5]:
+    for group in actual.groups[:5]:
         here = np.flatnonzero(patch_set.groups == group.number)
         read = to_input(torch.from_numpy(patch_set.take(here)), 42)[:, 0].round().clamp(0, 255)
         inputs = {patch.numpy().astype(np.uint8).tobytes() for patch in read}
@@ -97,14 +97,14 @@ def test_the_groups_with_the_most_patches_come_first_and_singles_never(model: De
 
 
 def test_agreement_is_the_mean_correlation(model: Descriptor, patch_set: PatchSet) -> None:
-    found = align(model, patch_set)
+    actual = align(model, patch_set)
     for measured, groups in (
-        (found.after, [group.aligned for group in found.groups]),
-        (found.after_zeros, [group.aligned_zeros for group in found.groups]),
+        (actual.after, [group.aligned for group in actual.groups]),
+        (actual.after_zeros, [group.aligned_zeros for group in actual.groups]),
     ):
         assert (measured.within, measured.between) == pytest.approx(in_numpy(groups), abs=2e-3)
     # Black borders are alike in all patches, whatever they show.
-    assert found.after_zeros.between > found.after.between + 0.1
+    assert actual.after_zeros.between > actual.after.between + 0.1
 
 
 def test_a_second_model_aligns_the_third_row_by_itself(
@@ -143,10 +143,10 @@ def test_two_models_need_the_paddings_of_their_rows(
 
 def test_a_transformer_at_its_start_changes_nothing(patch_set: PatchSet) -> None:
     fresh = Descriptor(build_network(Architecture(dimensions=8, width=2, transformer=True)), "real", 12.0, "new").eval()
-    found = align(fresh, patch_set)
-    for after in (found.after, found.after_zeros):
-        assert (after.within, after.between) == pytest.approx((found.before.within, found.before.between), abs=1e-6)
-    assert found.before.within > 0.8 > found.before.between
+    actual = align(fresh, patch_set)
+    for after in (actual.after, actual.after_zeros):
+        assert (after.within, after.between) == pytest.approx((actual.before.within, actual.before.between), abs=1e-6)
+    assert actual.before.within > 0.8 > actual.before.between
 
 
 def test_alignment_that_undoes_a_shift_raises_agreement(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,9 +165,9 @@ def test_alignment_that_undoes_a_shift_raises_agreement(photo: Grey, monkeypatch
         return transforms
 
     monkeypatch.setattr(network.transformer, "predict_transforms", undo)
-    found = align(model, patches)
-    assert found.after.within > found.before.within + 0.1
-    assert found.after.within > 0.9
+    actual = align(model, patches)
+    assert actual.after.within > actual.before.within + 0.1
+    assert actual.after.within > 0.9
 
 
 @pytest.fixture

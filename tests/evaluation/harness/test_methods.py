@@ -62,11 +62,11 @@ def test_patches_are_described_as_by_the_model_and_once(
     calls: list[tuple[int, int]] = []
     for _ in range(2):
         (method,) = open_methods([name], cache=cache)
-        found = method.describe_patches(Selection(patches), lambda done, total: calls.append((done, total)))
-        np.testing.assert_array_equal(found, expected)
+        actual = method.describe_patches(Selection(patches), lambda done, total: calls.append((done, total)))
+        np.testing.assert_array_equal(actual, expected)
     assert described == [40]
     assert calls == [(40, 40)]
-    assert method.bytes == found.nbytes / 40
+    assert method.bytes == actual.nbytes / 40
     assert method.metadata()["name"] == name
 
 
@@ -93,8 +93,8 @@ def test_frames_are_described_as_by_the_model_and_once(name: str, cache: Descrip
 def test_at_an_extent_all_read_the_same_patch(cache: DescriptorCache, described: list[int]) -> None:
     for method in open_methods(MODELS, extent=5.0, cache=cache):
         patches = extract_patches(IMAGE, FRAMES, method.model.input_size, 5.0)
-        found = method.describe_frames(IMAGE, FRAMES)
-        np.testing.assert_array_equal(found, describe_patches(patches, method.model))
+        actual = method.describe_frames(IMAGE, FRAMES)
+        np.testing.assert_array_equal(actual, describe_patches(patches, method.model))
         assert (method.extent, method.in_image) == (5.0, False)
     assert len(described) == 3
 

@@ -32,10 +32,10 @@ def test_the_means_are_those_of_the_figures_or_the_row_says_otherwise() -> None:
 
 
 def test_a_table_has_one_column_per_figure_and_dashes() -> None:
-    found = published_table("hpatches", 1)
-    assert found.columns == ("method", "size", "verification", "matching", "retrieval")
-    assert found.rows[0].cells == ("RootSIFT", "128", "-", "27.2", "42.5")
-    assert all(row.quoted for row in found.rows)
+    actual = published_table("hpatches", 1)
+    assert actual.columns == ("method", "size", "verification", "matching", "retrieval")
+    assert actual.rows[0].cells == ("RootSIFT", "128", "-", "27.2", "42.5")
+    assert all(row.quoted for row in actual.rows)
 
 
 def test_a_row_without_a_source_is_refused() -> None:

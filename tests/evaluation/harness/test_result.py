@@ -25,10 +25,10 @@ RESULT = Result(
 
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     RESULT.write_json(tmp_path / "new" / "result.json")
-    found = read_result(tmp_path / "new" / "result.json")
-    assert found == RESULT
-    assert isinstance(found.scores[1]["ap"], float)
-    assert (found.doap, set(found.versions)) == (doap.__version__, {"torch", "numpy", "python"})
+    actual = read_result(tmp_path / "new" / "result.json")
+    assert actual == RESULT
+    assert isinstance(actual.scores[1]["ap"], float)
+    assert (actual.doap, set(actual.versions)) == (doap.__version__, {"torch", "numpy", "python"})
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["result.json"]
 
 

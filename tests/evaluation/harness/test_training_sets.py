@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from doap import load
-from doap.cli.eval_options import Outputs, run_benchmark
+from doap.cli.evaluating.options import Outputs, run_benchmark
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.cards import card_facts
 from doap.evaluation.harness.methods import Method, open_methods

@@ -16,9 +16,9 @@ PATCHES = small_set({"i_a": 4, "v_b": 3})
 def test_vectors_are_read_back_exactly(tmp_path: Path) -> None:
     made = some_codes("vectors", len(PATCHES))
     write_descriptors(tmp_path / "mine", PATCHES, made)
-    found = CsvDescriptors(tmp_path / "mine")
-    np.testing.assert_array_equal(found.describe_patches(Selection(PATCHES)), made)
-    assert found.metadata() == {
+    actual = CsvDescriptors(tmp_path / "mine")
+    np.testing.assert_array_equal(actual.describe_patches(Selection(PATCHES)), made)
+    assert actual.metadata() == {
         "name": "mine",
         "spec": str(tmp_path / "mine"),
         "kind": "real",
@@ -41,8 +41,8 @@ def test_bits_are_written_as_columns(tmp_path: Path) -> None:
     made = some_codes("bits", len(PATCHES))
     write_descriptors(tmp_path / "mine", PATCHES, made)
     assert set((tmp_path / "mine" / "i_a" / "ref.csv").read_text()) == set("01,\n")
-    found = CsvDescriptors(tmp_path / "mine").describe_patches(Selection(PATCHES))
-    np.testing.assert_array_equal(found, np.unpackbits(made, axis=1))
+    actual = CsvDescriptors(tmp_path / "mine").describe_patches(Selection(PATCHES))
+    np.testing.assert_array_equal(actual, np.unpackbits(made, axis=1))
 
 
 @pytest.mark.parametrize("text", ["1,2.5\n3,4e-1\n", "1;2.5\n3;4e-1\n", "1\t2.5\n3\t4e-1\n", " 1  2.5\n 3  0.4\n"])

@@ -39,10 +39,10 @@ def test_the_ranks_of_a_matrix_product_are_those_of_differences(kind: str) -> No
     made = some_codes(kind, 300)
     codes = torch.from_numpy(made)
     vectors = to_vectors(codes)
-    found = tie_ranks(squared_distances(vectors[:20], vectors).flatten(), tolerance(codes))
+    actual = tie_ranks(squared_distances(vectors[:20], vectors).flatten(), tolerance(codes))
     exact = np.unique(distances(made[:20], made).round(11), return_inverse=True)[1].ravel()
-    np.testing.assert_array_equal(found, exact)
-    assert found.max() < len(found) // 2  # there were ties to keep
+    np.testing.assert_array_equal(actual, exact)
+    assert actual.max() < len(actual) // 2  # there were ties to keep
 
 
 def test_vectors_that_differ_in_the_last_digit_are_apart() -> None:

@@ -98,9 +98,9 @@ def test_official_lists_are_used_where_all_are_there(tmp_path: Path) -> None:
     assert official.negatives["inter"][1].rows.tolist() == [9]
     (tasks / "retr_queries_split-a.csv").write_text("s,idx\ni_moon,3\n")
     (tasks / "retr_distractors_split-a.csv").write_text("s,idx\nv_wall,11\nv_wall,2\n")
-    found = retrieval_lists(patches, folder, "a", 0)
-    assert found
-    assert (found.queries.rows.tolist(), found.distractors.rows.tolist()) == ([3], [11, 2])
+    actual = retrieval_lists(patches, folder, "a", 0)
+    assert actual
+    assert (actual.queries.rows.tolist(), actual.distractors.rows.tolist()) == ([3], [11, 2])
     for other in (retrieval_lists(patches, folder, "b", 0), retrieval_lists(patches, folder, None, 0)):
         assert other
         assert other.origin.startswith("sampled")

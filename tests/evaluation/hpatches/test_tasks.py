@@ -23,8 +23,8 @@ NOISES = {"easy": "e", "hard": "h", "tough": "t"}
 
 
 def value(scores: list[Score], **conditions: object) -> float:
-    (found,) = [score for score in scores if all(score[key] == expected for key, expected in conditions.items())]
-    return float(found["value"] or 0) / 100
+    (actual,) = [score for score in scores if all(score[key] == expected for key, expected in conditions.items())]
+    return float(actual["value"] or 0) / 100
 
 
 def strip_of(image: int, noise: str) -> str:
@@ -59,7 +59,7 @@ def test_verification(kind: str) -> None:
             few = len(positive) + int(0.2 * len(positive))
             asked = {"condition": negatives, "noise": noise}
             exact = np.round(far, 11)
-            found = [
+            actual = [
                 value(scores, balance=b, rule=r, **asked)
                 for b in ("balanced", "imbalanced")
                 for r in ("official", "tie-aware")
@@ -70,7 +70,7 @@ def test_verification(kind: str) -> None:
                 slow_precision(far[:few], same[:few]),
                 average_precision(exact[:few], same[:few]),
             ]
-            np.testing.assert_allclose(found, expected, atol=1e-9)
+            np.testing.assert_allclose(actual, expected, atol=1e-9)
 
 
 def slow_matching(reference: Descriptors, other: Descriptors) -> tuple[float, float]:
@@ -106,8 +106,8 @@ def test_matching(kind: str, block_entries: int, monkeypatch: pytest.MonkeyPatch
         viewpoint = (slow["v_b"] + slow["v_c"]) / 2
         expected = {"illumination": slow["i_a"], "viewpoint": viewpoint, "all": (slow["i_a"] + viewpoint) / 2}
         for condition, means in expected.items():
-            found = [value(scores, condition=condition, noise=noise, rule=rule) for rule in ("official", "tie-aware")]
-            np.testing.assert_allclose(found, means, atol=1e-9)
+            actual = [value(scores, condition=condition, noise=noise, rule=rule) for rule in ("official", "tie-aware")]
+            np.testing.assert_allclose(actual, means, atol=1e-9)
 
 
 def test_matching_of_other_names_is_the_mean_over_sequences() -> None:
@@ -152,8 +152,8 @@ def test_retrieval(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {score["pool"] for score in scores} == {10, 15, 20, len(lists.distractors) + 5}
     for noise in NOISES:
         for pool in (10, 15, 20, len(lists.distractors) + 5):
-            found = [value(scores, noise=noise, pool=pool, rule=rule) for rule in ("official", "tie-aware")]
-            np.testing.assert_allclose(found, slow_retrieval(patches, codes, lists, noise, pool), atol=1e-9)
+            actual = [value(scores, noise=noise, pool=pool, rule=rule) for rule in ("official", "tie-aware")]
+            np.testing.assert_allclose(actual, slow_retrieval(patches, codes, lists, noise, pool), atol=1e-9)
 
 
 def test_a_constant_descriptor() -> None:
@@ -198,8 +198,8 @@ def test_matching_of_an_official_sequence(official_sequence: PatchSet) -> None:
     strips = codes.reshape(16, rows, 25)
     for number, noise in enumerate(NOISES):
         slow = np.mean([slow_matching(strips[0], other) for other in strips[1 + 5 * number : 6 + 5 * number]], axis=0)
-        found = [value(scores, condition="all", noise=noise, rule=rule) for rule in ("official", "tie-aware")]
-        np.testing.assert_allclose(found, slow, atol=1e-9)
+        actual = [value(scores, condition="all", noise=noise, rule=rule) for rule in ("official", "tie-aware")]
+        np.testing.assert_allclose(actual, slow, atol=1e-9)
 
 
 def record(steps: list[tuple[int, int]], done: int, total: int) -> None:

@@ -34,8 +34,8 @@ def test_every_threshold_is_a_point(seed: int, values: int) -> None:
 def test_the_recall_at_a_rate_is_the_best_within_it(values: int) -> None:
     distances, same = some_pairs(0, values)
     max_rates = np.array([0.0, 0.01, 0.2, 0.5, 1.0])
-    found = recalls_at(*roc(distances, same), max_rates)
-    for rate, recall in zip(max_rates, found, strict=True):
+    actual = recalls_at(*roc(distances, same), max_rates)
+    for rate, recall in zip(max_rates, actual, strict=True):
         passing = [t for t in [-1.0, *distances] if (distances[~same] <= t).mean() <= rate]
         assert recall == max((distances[same] <= t).mean() for t in passing)
 
@@ -50,8 +50,8 @@ def test_a_descriptor_that_maps_all_to_one_point_is_worth_nothing() -> None:
 @pytest.mark.parametrize("levels", [(5e-324, 1e-323, 1.5e-323), (-np.inf, 0.0, np.inf), (1e308, 1.7e308, np.inf)])
 def test_only_the_order_of_distances_matters(levels: tuple[float, ...]) -> None:
     ranks, same = np.random.default_rng(0).integers(0, 3, 40), np.arange(40) < 15
-    found, expected = roc(np.array(levels)[ranks], same), roc(ranks.astype(np.float64), same)
-    np.testing.assert_array_equal(found, expected)
+    actual, expected = roc(np.array(levels)[ranks], same), roc(ranks.astype(np.float64), same)
+    np.testing.assert_array_equal(actual, expected)
     assert official_roc_area(np.array(levels)[ranks], same) == official_roc_area(ranks, same)
 
 

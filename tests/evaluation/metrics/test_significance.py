@@ -29,11 +29,11 @@ def test_the_interval_is_that_of_all_resamples_of_clusters() -> None:
 
 def test_the_interval_of_single_values_is_scipys() -> None:
     values = np.random.default_rng(0).gamma(2, 10, 40)
-    found = interval(values, [str(k) for k in range(40)])
+    actual = interval(values, [str(k) for k in range(40)])
     expected = stats.bootstrap(
         (values,), np.mean, method="percentile", n_resamples=10_000, rng=np.random.default_rng(1)
     ).confidence_interval
-    np.testing.assert_allclose(found, expected, atol=0.25)
+    np.testing.assert_allclose(actual, expected, atol=0.25)
 
 
 def test_values_that_move_together_are_less_sure() -> None:

@@ -53,8 +53,8 @@ def test_bits_with_many_ties(seed: int, official: bool, monkeypatch: pytest.Monk
     queries = np.arange(46) % 5 == 0 if official else None
     distances = np.array([[bin(int(a[0]) ^ int(b[0])).count("1") for b in codes] for a in codes])
     calls: list[tuple[int, int]] = []
-    found = mean_average_precision(codes, groups, queries, progress=lambda done, total: calls.append((done, total)))
-    assert found == pytest.approx(slow(distances, groups, queries), abs=1e-12)
+    actual = mean_average_precision(codes, groups, queries, progress=lambda done, total: calls.append((done, total)))
+    assert actual == pytest.approx(slow(distances, groups, queries), abs=1e-12)
     count = 46 if queries is None else int(queries.sum())
     assert (calls[-1], len(calls)) == ((count, count), -(-count // 4))
 
@@ -67,8 +67,8 @@ def test_vectors_of_which_many_are_equal(official: bool) -> None:
     groups = np.arange(60) // 4
     queries = random.random(60) < 0.3 if official else None
     distances = ((vectors[:, None].astype(np.float64) - vectors) ** 2).sum(2)
-    found = mean_average_precision(vectors, groups, queries)
-    assert found == pytest.approx(slow(distances, groups, queries), abs=1e-12)
+    actual = mean_average_precision(vectors, groups, queries)
+    assert actual == pytest.approx(slow(distances, groups, queries), abs=1e-12)
 
 
 def test_equal_descriptors_are_equally_far() -> None:

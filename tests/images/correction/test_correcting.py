@@ -161,6 +161,6 @@ def test_the_frames_of_the_strongest_keypoints_are_kept(name: str, photo: Grey) 
 def test_small_and_empty_images_have_learned_frames() -> None:
     random = np.random.default_rng(0)
     for shape in ((20, 20), (1, 1), (20, 300)):
-        found = detect(random.integers(0, 256, shape).astype(np.uint8), frames="learned")
-        assert np.isfinite(found.frames).all()
+        actual = detect(random.integers(0, 256, shape).astype(np.uint8), frames="learned")
+        assert np.isfinite(actual.frames).all()
     assert len(detect(np.zeros((64, 64), np.uint8), frames="learned")) == 0

@@ -19,37 +19,37 @@ def opencv(image: Grey, contrast: float = 0.04) -> NDArray[np.float64]:
     return np.array([(*k.pt, k.size / 2, k.angle, k.response) for k in keypoints])
 
 
-def share_reproduced(found: Detections, expected: NDArray[np.float64]) -> float:
+def share_reproduced(actual: Detections, expected: NDArray[np.float64]) -> float:
     """Return the share of keypoints with a frame within 0.1 pixels, 1 % of scale, 1 degree and 1 % of response."""
-    x, y = found.frames[:, :, 2].T
-    scale = np.hypot(found.frames[:, 0, 0], found.frames[:, 1, 0])
-    angle = np.degrees(np.arctan2(found.frames[:, 1, 0], found.frames[:, 0, 0]))
+    x, y = actual.frames[:, :, 2].T
+    scale = np.hypot(actual.frames[:, 0, 0], actual.frames[:, 1, 0])
+    angle = np.degrees(np.arctan2(actual.frames[:, 1, 0], actual.frames[:, 0, 0]))
     close = np.hypot(x - expected[:, :1], y - expected[:, 1:2]) < 0.1
     close &= np.abs(scale / expected[:, 2:3] - 1) < 0.01
     close &= np.abs((angle - expected[:, 3:4] + 180) % 360 - 180) < 1
-    close &= np.abs(found.responses / expected[:, 4:5] - 1) < 0.01
+    close &= np.abs(actual.responses / expected[:, 4:5] - 1) < 0.01
     return float(close.any(1).mean())
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(slice(100, 300), slice(150, 400)), (slice(7, 98), slice(200, 333))])
 def test_keypoints_are_opencvs(rows: slice, columns: slice, photo: Grey) -> None:
     image = np.ascontiguousarray(photo[rows, columns])
-    (found,) = find_dog_batch(torch.from_numpy(image)[None])
+    (actual,) = find_dog_batch(torch.from_numpy(image)[None])
     expected = opencv(image)
-    share = share_reproduced(found, expected)
-    print(f"{len(expected)} keypoints, {len(found)} found, {share:.4f} reproduced")
+    share = share_reproduced(actual, expected)
+    print(f"{len(expected)} keypoints, {len(actual)} found, {share:.4f} reproduced")
     assert share > 0.99
-    assert abs(len(found) - len(expected)) <= 0.01 * len(expected)
-    assert (np.diff(found.responses) <= 0).all()
+    assert abs(len(actual) - len(expected)) <= 0.01 * len(expected)
+    assert (np.diff(actual.responses) <= 0).all()
 
 
 def test_weaker_keypoints_are_opencvs(photo: Grey) -> None:
     image = np.ascontiguousarray(photo[100:300, 150:400])
-    (found,) = find_dog_batch(torch.from_numpy(image)[None], min_response=0.02 / 3)
+    (actual,) = find_dog_batch(torch.from_numpy(image)[None], min_response=0.02 / 3)
     expected = opencv(image, contrast=0.02)
     assert len(expected) > 1.1 * len(opencv(image))
-    assert share_reproduced(found, expected) > 0.99
-    assert abs(len(found) - len(expected)) <= 0.01 * len(expected)
+    assert share_reproduced(actual, expected) > 0.99
+    assert abs(len(actual) - len(expected)) <= 0.01 * len(expected)
 
 
 def test_every_octave_takes_part() -> None:
@@ -59,19 +59,19 @@ def test_every_octave_takes_part() -> None:
     for cells in (3, 6, 12, 24, 48, 96):
         values += cv2.resize(random.normal(0, 20, (cells, cells)), (251, 187), interpolation=cv2.INTER_CUBIC)
     image = np.asarray(values.round().clip(0, 255), np.uint8)
-    (found,) = find_dog_batch(torch.from_numpy(image)[None])
+    (actual,) = find_dog_batch(torch.from_numpy(image)[None])
     expected = opencv(image)
     assert expected[:, 2].max() > 8 * expected[:, 2].min()
-    assert share_reproduced(found, expected) > 0.99
+    assert share_reproduced(actual, expected) > 0.99
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (6, 7), (11, 40), (16, 16), (3, 200)])
 def test_small_images_work(shape: tuple[int, int], photo: Grey) -> None:
     image = np.ascontiguousarray(photo[200 : 200 + shape[0], 240 : 240 + shape[1]])
-    (found,) = find_dog_batch(torch.from_numpy(image)[None])
+    (actual,) = find_dog_batch(torch.from_numpy(image)[None])
     expected = opencv(image)
-    assert len(found) == len(expected)
-    assert not len(expected) or share_reproduced(found, expected) == 1
+    assert len(actual) == len(expected)
+    assert not len(expected) or share_reproduced(actual, expected) == 1
 
 
 def test_a_batch_equals_its_images_however_it_is_divided(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,10 +82,10 @@ def test_a_batch_equals_its_images_however_it_is_divided(photo: Grey, monkeypatc
     monkeypatch.setattr(orientation, "CHUNK_SIZE", 13)
     for pixels in (10**9, 20_000):
         monkeypatch.setattr(frames, "MAX_DETECTION_PIXELS", pixels)
-        for found, expected in zip(find_dog_batch(images), single, strict=True):
+        for actual, expected in zip(find_dog_batch(images), single, strict=True):
             # The order of additions in a convolution depends on the size of the batch.
-            np.testing.assert_allclose(found.frames, expected.frames, atol=1e-3)
-            np.testing.assert_allclose(found.responses, expected.responses, rtol=1e-4)
+            np.testing.assert_allclose(actual.frames, expected.frames, atol=1e-3)
+            np.testing.assert_allclose(actual.responses, expected.responses, rtol=1e-4)
     assert sum(map(len, single)) > 20
 
 

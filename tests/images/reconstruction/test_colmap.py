@@ -97,19 +97,19 @@ def test_two_photos_are_not_enough() -> None:
 def test_a_real_building_is_reconstructed(south_building: Path) -> None:
     images = [read_grey(path) for path in sorted(south_building.iterdir())[10:17]]
     features = [PhotoRecord.of_image(image).features() for image in images]
-    found = find_tracked_frames(features, match_all(features), seed=0)
-    assert found is not None
-    assert "by structure" in found.note
-    assert len(np.unique(found.photos)) >= 5
-    assert len(found.angles) > 120
+    actual = find_tracked_frames(features, match_all(features), seed=0)
+    assert actual is not None
+    assert "by structure" in actual.note
+    assert len(np.unique(actual.photos)) >= 5
+    assert len(actual.angles) > 120
     # Independent of the reconstruction: patches of one group must correlate more than those of different groups.
-    patches = np.empty((len(found.frames), 32 * 32))
+    patches = np.empty((len(actual.frames), 32 * 32))
     for number, image in enumerate(images):
-        mask = found.photos == number
-        patches[mask] = extract_patches(image, found.frames[mask], 32, 6.0).reshape(mask.sum(), -1)
+        mask = actual.photos == number
+        patches[mask] = extract_patches(image, actual.frames[mask], 32, 6.0).reshape(mask.sum(), -1)
     patches -= patches.mean(1, keepdims=True)
     patches /= np.maximum(np.linalg.norm(patches, axis=1, keepdims=True), 1)
-    same = found.groups[:, None] == found.groups
+    same = actual.groups[:, None] == actual.groups
     np.fill_diagonal(same, False)
     correlation = patches @ patches.T
     assert np.median(correlation[same]) > 0.7

@@ -76,9 +76,9 @@ def test_overlapping_photos_and_the_rest_of_their_folder_are_a_scene(photo: Grey
 
 def test_a_mixed_folder_has_linked_and_single_photos(photo: Grey) -> None:
     others = [sample_photo(name) for name in ("coffee", "rocket", "astronaut", "chelsea")]
-    found = clusters(others[0], photo, others[1], darker(photo), others[2], others[3])
-    assert ("static", [1, 3]) in found
-    assert sorted(photos for kind, photos in found if kind == "single") == [[0], [2], [4], [5]]
+    actual = clusters(others[0], photo, others[1], darker(photo), others[2], others[3])
+    assert ("static", [1, 3]) in actual
+    assert sorted(photos for kind, photos in actual if kind == "single") == [[0], [2], [4], [5]]
 
 
 def test_clusters_depend_only_on_what_the_links_connect() -> None:
@@ -108,39 +108,39 @@ def test_known_dog_frames_are_not_detected_again(photo: Grey) -> None:
 
 
 def test_views_are_groups_of_one_frame(photo: Grey) -> None:
-    found = find_single_frames(photo, 150, photo=3)
-    assert found is not None
-    assert (found.source, len(found.frames), set(found.photos)) == ("views", 150, {3})
-    np.testing.assert_array_equal(found.groups, np.arange(150))
+    actual = find_single_frames(photo, 150, photo=3)
+    assert actual is not None
+    assert (actual.source, len(actual.frames), set(actual.photos)) == ("views", 150, {3})
+    np.testing.assert_array_equal(actual.groups, np.arange(150))
     assert find_single_frames(np.full((200, 200), 90, np.uint8), 150) is None
 
 
 def test_a_static_view_has_the_frames_that_both_images_show(photo: Grey) -> None:
     other = darker(photo)
     other[:, 300:] = 0  # black in one image
-    found = find_static_frames([photo, other], 200, 12.0)
-    assert found is not None
-    assert found.source == "static"
-    assert np.bincount(found.groups).tolist() == [2] * (found.groups.max() + 1)
-    first = found.frames[found.photos == 0]
+    actual = find_static_frames([photo, other], 200, 12.0)
+    assert actual is not None
+    assert actual.source == "static"
+    assert np.bincount(actual.groups).tolist() == [2] * (actual.groups.max() + 1)
+    first = actual.frames[actual.photos == 0]
     assert first[:, 0, 2].max() < 330
     assert len(first) > 40
-    np.testing.assert_allclose(first[:, :, 2], found.frames[found.photos == 1][:, :, 2], atol=1.0)
+    np.testing.assert_allclose(first[:, :, 2], actual.frames[actual.photos == 1][:, :, 2], atol=1.0)
     assert find_static_frames([photo, sample_photo("astronaut")], 200, 12.0) is None
 
 
 def test_a_tracked_plane_is_one_scene(photo: Grey) -> None:
-    found = tracked(photo, rotated(photo, 10), rotated(photo, -15))
-    assert found is not None
-    assert found.source == "tracks"
-    assert "by homographies" in found.note
-    assert len(found.angles) > 100
+    actual = tracked(photo, rotated(photo, 10), rotated(photo, -15))
+    assert actual is not None
+    assert actual.source == "tracks"
+    assert "by homographies" in actual.note
+    assert len(actual.angles) > 100
     assert tracked(photo, sample_photo("coffee")) is None
 
 
 @pytest.mark.parametrize("count", [3, 12])
 def test_many_images_of_a_static_camera_are_one_view(photo: Grey, count: int) -> None:
     images = [(photo * (0.5 + 0.5 * n / count)).astype(np.uint8) for n in range(count)]
-    found = find_static_frames(images, 60, 12.0)
-    assert found is not None
-    assert np.bincount(found.groups).max() == count
+    actual = find_static_frames(images, 60, 12.0)
+    assert actual is not None
+    assert np.bincount(actual.groups).max() == count

@@ -26,10 +26,10 @@ def moved(image: Grey, motion: np.ndarray) -> Grey:
 def test_the_motion_between_exposures_is_found(photo: Grey, stops: float, shift: tuple[float, float, float]) -> None:
     x, y, degrees = shift
     motion = cv2.getRotationMatrix2D((256, 256), degrees, 1.0) + np.array([[0, 0, x], [0, 0, y]])
-    found = register_static(edge_map(photo), edge_map(moved(exposed(photo, stops), motion)))
-    assert found is not None
+    actual = register_static(edge_map(photo), edge_map(moved(exposed(photo, stops), motion)))
+    assert actual is not None
     points = np.array([[50, 50, 1], [460, 80, 1], [256, 256, 1], [100, 450, 1]], float)
-    errors = np.linalg.norm(points @ found[:2].T - points @ motion.T, axis=1)
+    errors = np.linalg.norm(points @ actual[:2].T - points @ motion.T, axis=1)
     assert errors.max() < 0.7
 
 

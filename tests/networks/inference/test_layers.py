@@ -76,10 +76,10 @@ def test_casts_are_those_of_torch(layout: torch.memory_format, threads: int, mon
     values *= torch.where(torch.rand(values.shape, generator=random) < 0.5, 1.0, -1.0)
     values[0, 0, 0, :4] = torch.tensor([0.0, -0.0, float("inf"), float("nan")])
     values = values.contiguous(memory_format=layout)
-    found, expected = cast(values, torch.float16), values.to(torch.float16)
-    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
-    assert found.isinf().sum() > 100
-    assert found.stride() == expected.stride()
+    actual, expected = cast(values, torch.float16), values.to(torch.float16)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+    assert actual.isinf().sum() > 100
+    assert actual.stride() == expected.stride()
     assert cast(values, torch.float32) is values
 
 

@@ -168,7 +168,7 @@ def _read_database(file: Path) -> None:
         pairs = database.matched()
         for pair in pairs:
             database.verified_points(pair)
-        list(database.found_matches(pairs))
+        list(database.matches_before_refinement(pairs))
 
 
 def _model(folder: Path) -> None:

@@ -73,37 +73,37 @@ def _integer(generator: random.Random) -> bytes:
     return value.to_bytes(size, generator.choice(("little", "big")))
 
 
-def _place(content: bytes, at: int) -> int:
+def _within(content: bytes, at: int) -> int:
     return at % max(1, len(content))
 
 
 def _flip(content: bytes, at: int, bit: int) -> bytes:
-    at = _place(content, at)
+    at = _within(content, at)
     return content[:at] + bytes(byte ^ (1 << bit) for byte in content[at : at + 1]) + content[at + 1 :]
 
 
 def _set(content: bytes, at: int, value: str) -> bytes:
-    at, new = _place(content, at), bytes.fromhex(value)
+    at, new = _within(content, at), bytes.fromhex(value)
     return content[:at] + new + content[at + len(new) :]
 
 
 def _insert(content: bytes, at: int, value: str) -> bytes:
-    at = _place(content, at)
+    at = _within(content, at)
     return content[:at] + bytes.fromhex(value) + content[at:]
 
 
 def _drop(content: bytes, at: int, count: int) -> bytes:
-    at = _place(content, at)
+    at = _within(content, at)
     return content[:at] + content[at + count :]
 
 
 def _repeat(content: bytes, at: int, count: int, times: int) -> bytes:
-    at = _place(content, at)
+    at = _within(content, at)
     return content[:at] + content[at : at + count] * times + content[at:]
 
 
 def _cut(content: bytes, at: int) -> bytes:
-    return content[: _place(content, at)]
+    return content[: _within(content, at)]
 
 
 def _word(content: bytes, number: int, text: str) -> bytes:

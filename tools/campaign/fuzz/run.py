@@ -25,7 +25,7 @@ class _Score:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     cases: dict[str, tuple[list[Mutation], Outcome]] = field(default_factory=dict)
-    found: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     known: dict[str, str] = field(default_factory=dict)  # seed of a case by its kind
 
 
@@ -110,8 +110,8 @@ def _run(worker: Worker, name: str, seed: str, score: _Score, lock: threading.Lo
             return
         if not outcome.is_finding:
             return
-        score.found[outcome.key] += 1
-        if score.found[outcome.key] > 1:
+        score.counts[outcome.key] += 1
+        if score.counts[outcome.key] > 1:
             return
     mutations = minimise(worker, name, worker.mutations(name, seed), outcome)
     with lock:
@@ -134,7 +134,7 @@ def _result(scores: dict[str, _Score], seed: int) -> PartResult:
     for name, score in scores.items():
         good = {kind: score.outcomes[kind] for kind in ("result", "error")}
         in_libraries = sum(score.outcomes[kind] for kind in score.known)
-        findings = {"in libraries": in_libraries, "findings": sum(score.found.values())}
+        findings = {"in libraries": in_libraries, "findings": sum(score.counts.values())}
         result.counts.append({"where": name, "cases": score.outcomes.total(), **good, **findings})
         result.skipped += [
             f"{name}: {score.outcomes[kind]} times: {REASONS[name, kind]}; python -m campaign replay {name} '{known}'"
@@ -142,7 +142,7 @@ def _result(scores: dict[str, _Score], seed: int) -> PartResult:
         ]
         for key, (mutations, outcome) in score.cases.items():
             replay = f"python -m campaign replay {name} '{json.dumps(mutations)}'"
-            result.findings.append(Finding(name, f"{outcome.kind}: {outcome.detail}", replay, score.found[key]))
+            result.findings.append(Finding(name, f"{outcome.kind}: {outcome.detail}", replay, score.counts[key]))
     return result
 
 

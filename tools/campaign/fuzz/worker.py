@@ -196,18 +196,18 @@ def run_case(format_name: str, mutations: Sequence[Mutation] | str, root: Path) 
     except DoapError as error:
         line = str(error)
         if "\n" in line or len(line) > MAX_LINE:
-            return Outcome("lines", f"{len(line)} characters: {line[:300]!r}", f"lines {_place(error)}")
+            return Outcome("lines", f"{len(line)} characters: {line[:300]!r}", f"lines {_location(error)}")
         return Outcome("error", line)
     except MemoryError as error:
-        return Outcome("memory", f"MemoryError at {_place(error)}", f"memory {_place(error)}")
+        return Outcome("memory", f"MemoryError at {_location(error)}", f"memory {_location(error)}")
     except Exception as error:
-        place = f"{type(error).__name__} at {_place(error)}"
-        return Outcome("traceback", f"{place}: {str(error)[:300]}", place)
+        location = f"{type(error).__name__} at {_location(error)}"
+        return Outcome("traceback", f"{location}: {str(error)[:300]}", location)
     finally:
         shutil.rmtree(case, ignore_errors=True)
 
 
-def _place(error: BaseException) -> str:
+def _location(error: BaseException) -> str:
     """Return the innermost line of doap that an exception passed."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}doap{os.sep}" in frame.filename]
     if not frames:

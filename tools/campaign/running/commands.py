@@ -53,8 +53,8 @@ class Command:
 
     def differences(self, folder: Path, expected: Mapping[str, str]) -> list[str]:
         """Return the names of compared files that are missing or differ."""
-        found = self.compared(folder)
-        return sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+        actual = self.compared(folder)
+        return sorted(name for name in {*actual, *expected} if actual.get(name) != expected.get(name))
 
     def continuation(self, folder: Path) -> Sequence[str]:
         """Return the arguments that continue what is in a work folder."""

@@ -124,10 +124,10 @@ def _wait(group: int, folder: str, wait: float) -> int | None:
     end = time.monotonic() + wait
     while True:
         try:
-            found, status = os.waitpid(group, os.WNOHANG)
+            ended, status = os.waitpid(group, os.WNOHANG)
         except ChildProcessError:  # it was waited for before
             return -signal.SIGKILL
-        if found:
+        if ended:
             _import_all(Path(folder) / MODULES)
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > end:

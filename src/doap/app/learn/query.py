@@ -70,8 +70,8 @@ def choose_queries(data: PatchSet, model: Descriptor, seed: int = 0) -> FixedQue
 def _patches(data: PatchSet, groups: NDArray[np.int64], at_level: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """Return the first patch of each group at a level, in the order of the groups."""
     rows = np.flatnonzero(at_level)
-    found, first = np.unique(data.groups[rows], return_index=True)
-    return data.take(rows[first[np.searchsorted(found, groups)]])
+    distinct, first = np.unique(data.groups[rows], return_index=True)
+    return data.take(rows[first[np.searchsorted(distinct, groups)]])
 
 
 def _listed(data: PatchSet, groups: NDArray[np.int64]) -> NDArray[np.bool_]:

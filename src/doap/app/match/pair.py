@@ -142,7 +142,7 @@ def _match_wide(
 ) -> MethodResult:
     progress(f"{method}: loading", 0, None)
     model = open_method(method, device)
-    found, spent = _timed(
+    result, spent = _timed(
         lambda: match_wide(
             *images,
             model,
@@ -155,13 +155,13 @@ def _match_wide(
             progress=lambda step, done, total: progress(f"{method}: {step}", done, total),
         )
     )
-    tilts = ", ".join(f"{tilt:.3g}" for tilt in found.tilts)
+    tilts = ", ".join(f"{tilt:.3g}" for tilt in result.tilts)
     note = f"views with tilts {tilts}" if tilts else "plain matching sufficed"
-    if found.step is None:
+    if result.step is None:
         note = f"no geometry; {note}"
     extent = model.extent_for(DEFAULT_DETECTOR)
     return MethodResult(
-        method, model.bytes, extent, found.first, found.second, None, found.matches, {"wide": spent}, note
+        method, model.bytes, extent, result.first, result.second, None, result.matches, {"wide": spent}, note
     )
 
 

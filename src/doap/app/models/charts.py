@@ -52,7 +52,7 @@ class Axis:
     end: float
     is_logarithmic: bool
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         """Return the pixel of a value."""
         low, high, at = (math.log(v) if self.is_logarithmic else v for v in (self.low, self.high, value))
         return self.start + (self.end - self.start) * (at - low) / (high - low)
@@ -86,11 +86,11 @@ def render_chart(points: Sequence[ChartPoint], title: str, x_title: str, x_unit:
 def _grid(x_axis: Axis, y_axis: Axis) -> str:
     lines = []
     for value in x_axis.ticks():
-        x = x_axis.place(value)
+        x = x_axis.position(value)
         lines.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
         lines.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{value:,.5g}</text>')
     for value in y_axis.ticks():
-        y = y_axis.place(value)
+        y = y_axis.position(value)
         lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         lines.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
     middle_x, middle_y = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
@@ -107,10 +107,10 @@ def _points(points: Sequence[ChartPoint], x_axis: Axis, y_axis: Axis) -> list[st
     middle = (LEFT + WIDTH - RIGHT) / 2
     sides: dict[bool, list[ChartPoint]] = {True: [], False: []}
     for point in sorted(points, key=lambda one: -one.y):
-        sides[x_axis.place(point.x) < middle].append(point)
+        sides[x_axis.position(point.x) < middle].append(point)
     parts = []
     for is_left, group in sides.items():
-        heights = _spread([y_axis.place(point.y) for point in group])
+        heights = _spread([y_axis.position(point.y) for point in group])
         for point, height in zip(group, heights, strict=True):
             gap = _gap(point, points, x_axis, y_axis, height, 1 if is_left else -1)
             parts.append(_point(point, x_axis, y_axis, height, gap))
@@ -122,9 +122,9 @@ def _gap(
 ) -> float:
     """Return the distance of a label from its mark, to the right if positive: no mark lies under the label."""
     marks = sorted(
-        side * (x_axis.place(one.x) - x_axis.place(point.x))
+        side * (x_axis.position(one.x) - x_axis.position(point.x))
         for one in points
-        if abs(y_axis.place(one.y) - height) < LABEL_HEIGHT * 0.8
+        if abs(y_axis.position(one.y) - height) < LABEL_HEIGHT * 0.8
     )
     gap = float(GAP)
     for mark in marks:  # nearest first
@@ -146,7 +146,7 @@ def _spread(heights: list[float]) -> list[float]:
 
 
 def _point(point: ChartPoint, x_axis: Axis, y_axis: Axis, label_y: float, gap: float) -> str:
-    x, y = x_axis.place(point.x), y_axis.place(point.y)
+    x, y = x_axis.position(point.x), y_axis.position(point.y)
     text = html.escape(f"{point.name}: {y_axis.title} {point.y:.1f}, {point.x:,.0f} {x_axis.unit}")
     mark = (
         f'<rect class="binary" x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10"/>'
@@ -155,7 +155,7 @@ def _point(point: ChartPoint, x_axis: Axis, y_axis: Axis, label_y: float, gap: f
     )
     anchor = "start" if gap > 0 else "end"
     leader = f'<line class="leader" x1="{x:.1f}" y1="{y:.1f}" x2="{x + 0.8 * gap:.1f}" y2="{label_y:.1f}"/>'
-    place = f'x="{x + gap:.1f}" y="{label_y + 4:.1f}" text-anchor="{anchor}"'
-    name = f'<text class="name" {place}>{html.escape(point.name)}</text>'
+    anchored = f'x="{x + gap:.1f}" y="{label_y + 4:.1f}" text-anchor="{anchor}"'
+    name = f'<text class="name" {anchored}>{html.escape(point.name)}</text>'
     detail = f'<text class="detail" x="{LEFT + 4}" y="{TOP - 3}">{text}</text><title>{text}</title>'
     return f'<g class="point" tabindex="0" role="img" aria-label="{text}">{leader}{mark}{name}{detail}</g>'

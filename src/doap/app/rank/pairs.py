@@ -103,8 +103,8 @@ class RankPair:
         reach = MAX_EXTENT_SHOWN * np.abs(self.first.frames[:, :, :2]).sum(2)  # of a patch, in x and in y
         centres = self.first.frames[:, :, 2]
         inside = ((centres >= reach) & (centres + reach <= (width - 1, height - 1))).all(1)
-        found = self.correct.any(1)
-        return int((found & inside).argmax() if (found & inside).any() else found.argmax())
+        has_correct = self.correct.any(1)
+        return int((has_correct & inside).argmax() if (has_correct & inside).any() else has_correct.argmax())
 
 
 @lru_cache(maxsize=len(EXAMPLES))

@@ -260,12 +260,12 @@ class Database:
         matches = np.frombuffer(data or b"", np.uint32).reshape(rows, 2)
         points = []
         for image, indices in zip(pair_images(pair), matches.T, strict=True):
-            found = run("SELECT rows, cols, data FROM keypoints WHERE image_id = ?", (image,)).fetchone()
-            keypoints = np.frombuffer(found[2] or b"", np.float32).reshape(found[:2])
+            row = run("SELECT rows, cols, data FROM keypoints WHERE image_id = ?", (image,)).fetchone()
+            keypoints = np.frombuffer(row[2] or b"", np.float32).reshape(row[:2])
             points.append(keypoints[indices, :2])
         return points[0], points[1]
 
-    def found_matches(self, pairs: Collection[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def matches_before_refinement(self, pairs: Collection[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yield the matches of pairs, (P, 2), that were verified when doap matched them, before any refinement."""
         inliers = self._recall("pair")
         for pair in pairs:
@@ -273,8 +273,8 @@ class Database:
             with _damage_errors():
                 matches = np.frombuffer(data or b"", np.uint32).reshape(rows, 2).astype(np.int64)
                 bits = np.frombuffer(bytes.fromhex(inliers[pair]), np.uint8)
-                found = matches[np.unpackbits(bits, count=rows).astype(bool)]
-            yield pair, found
+                verified = matches[np.unpackbits(bits, count=rows).astype(bool)]
+            yield pair, verified
 
     def move_keypoints(self, image: int, frames: Frames) -> None:
         """Replace the keypoints of an image by as many others."""

@@ -34,10 +34,10 @@ def program_version() -> str:
         DoapError: If there is no such program, or it does not say its version.
     """
     text = _help("help")
-    found = re.search(r"COLMAP (\d+(?:\.\d+)+)", text)
-    if found is None:
+    match = re.search(r"COLMAP (\d+(?:\.\d+)+)", text)
+    if match is None:
         raise DoapError(f"colmap: says no version ({_reason(text.splitlines())}); install COLMAP 3.8 or later")
-    return found[1]
+    return match[1]
 
 
 def run_program(

@@ -181,9 +181,9 @@ def _map_with_program(
 ) -> None:
     def read(line: str) -> None:
         # "Registering image #7 (3)" until version 3.11, "… (num_reg_frames=2)", without this image, since.
-        found = re.search(r"Registering image #\d+ \((num_reg_\w+=)?(\d+)\)", line)
-        if found:
-            report(int(found[2]) + (found[1] is not None))
+        registered = re.search(r"Registering image #\d+ \((num_reg_\w+=)?(\d+)\)", line)
+        if registered:
+            report(int(registered[2]) + (registered[1] is not None))
 
     options = {"database_path": database, "image_path": images, "output_path": output}
     mapping = {"Mapper.num_threads": threads, "Mapper.min_model_size": MIN_MODEL_SIZE}
@@ -196,9 +196,9 @@ def _map_with_program(
 
 def _sort_models(folder: Path) -> list[ModelStatistics]:
     """Rename the models of a folder to 0, 1, …, largest first, and return their figures."""
-    found = [(read_statistics(path), path) for path in sorted(folder.iterdir()) if path.is_dir()]
-    found.sort(key=lambda item: (-item[0].registered_images, -item[0].points))
-    renamed = [path.rename(folder / f"sorted-{number}") for number, (_, path) in enumerate(found)]
+    models = [(read_statistics(path), path) for path in sorted(folder.iterdir()) if path.is_dir()]
+    models.sort(key=lambda item: (-item[0].registered_images, -item[0].points))
+    renamed = [path.rename(folder / f"sorted-{number}") for number, (_, path) in enumerate(models)]
     for number, path in enumerate(renamed):
         path.rename(folder / str(number))
-    return [statistics for statistics, _ in found]
+    return [statistics for statistics, _ in models]

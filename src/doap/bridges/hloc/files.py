@@ -125,14 +125,14 @@ def export_matches(
         DoapError: If matches or features cannot be read or do not belong together, hloc would confuse names of
             images, or a file cannot be written.
     """
-    found = matches if isinstance(matches, MatchCollection) else MatchCollection(matches)
+    match_collection = matches if isinstance(matches, MatchCollection) else MatchCollection(matches)
     collection = features if isinstance(features, FeatureCollection) else FeatureCollection(features)
     target = Path(path)
-    _check_target(target, found.path)
+    _check_target(target, match_collection.path)
     _check_target(target, collection.path)
-    groups = _unique_groups(found.pairs)
-    lines = None if pairs is None else _pair_lines(found.pairs)
-    digest = _digest([verified, _checked_stamps(found, collection, verified)])
+    groups = _unique_groups(match_collection.pairs)
+    lines = None if pairs is None else _pair_lines(match_collection.pairs)
+    digest = _digest([verified, _checked_stamps(match_collection, collection, verified)])
     bits = _bits(collection)
 
     @functools.cache
@@ -150,8 +150,8 @@ def export_matches(
             if lines is not None:
                 file.attrs[PAIR_LIST] = _digest([lines])
             for done, (group, (first, second)) in enumerate(groups.items(), 1):
-                pair, counts = found[first, second], (count(first), count(second))
-                _check_indices(pair, counts, f"{found.path}: {first} and {second}")
+                pair, counts = match_collection[first, second], (count(first), count(second))
+                _check_indices(pair, counts, f"{match_collection.path}: {first} and {second}")
                 _write(file, group, _pair_arrays(pair, counts, bits, verified))
                 progress(done, len(groups))
     return True

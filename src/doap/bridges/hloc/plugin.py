@@ -152,12 +152,12 @@ class MatcherMethods:
         values = [data[name][0].T for name in self.required_inputs]
         bits = values[0].shape[1] if all(_are_bits(one) for one in values) else None
         first, second = (_features(one if bits is None else pack_bits(one > 0)) for one in values)
-        found = match(first, second, geometry=None, device=values[0].device, **self.options)
+        matched = match(first, second, geometry=None, device=values[0].device, **self.options)
         matches = torch.full((len(first),), -1, device=values[0].device)
         scores = torch.zeros(len(first), device=values[0].device)
-        items = torch.from_numpy(found.indices).to(matches.device)
+        items = torch.from_numpy(matched.indices).to(matches.device)
         matches[items[:, 0]] = items[:, 1]
-        scores[items[:, 0]] = torch.from_numpy(match_scores(found.distances, bits)).to(scores)
+        scores[items[:, 0]] = torch.from_numpy(match_scores(matched.distances, bits)).to(scores)
         return {"matches0": matches[None], "matching_scores0": scores[None]}
 
 

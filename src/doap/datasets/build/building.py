@@ -185,9 +185,9 @@ class _Build:
         costs = [len(task.pairs) + REGISTRATION_COST * len(task.static) for task in flat]
         links = iter(self._run("comparing photos", find_links, flat, costs))
         for (_, target), count, in_folder in zip(folders, sizes, tasks, strict=True):
-            found = [next(links) for _ in in_folder]
-            static = _join(static for static, _ in found)
-            clusters = form_clusters(count, static, _join([static, *(by_features for _, by_features in found)]))
+            linked = [next(links) for _ in in_folder]
+            static = _join(static for static, _ in linked)
+            clusters = form_clusters(count, static, _join([static, *(by_features for _, by_features in linked)]))
             write_text(target, json.dumps([asdict(cluster) for cluster in clusters]))
 
     def _read_clusters(self, folder: list[Photo], file: Path) -> Iterator[_Cluster]:
@@ -218,8 +218,8 @@ class _Build:
         new = [(cluster, file) for cluster, file in zip(clusters, targets, strict=True) if not file.exists()]
         matches = self._match_scenes([cluster for cluster, _ in new])
         tasks = [
-            SceneTask(c.kind, tuple(map(self._files, c.photos)), found, self._settings, file)
-            for (c, file), found in zip(new, matches, strict=True)
+            SceneTask(c.kind, tuple(map(self._files, c.photos)), scene_matches, self._settings, file)
+            for (c, file), scene_matches in zip(new, matches, strict=True)
         ]
         self._run("finding frames", find_frames, tasks, [len(task.photos) for task in tasks])
         scenes = []
@@ -263,8 +263,8 @@ class _Build:
         done, total = 0, sum(costs)
         self._progress(step, 0, total)
         # All tasks may run ahead of the first: their results are small.
-        found = self._engine.map(function, (tasks[number] for number in order), max(1, len(tasks)), died)
-        for number, result in zip(order, found, strict=True):
+        outcomes = self._engine.map(function, (tasks[number] for number in order), max(1, len(tasks)), died)
+        for number, result in zip(order, outcomes, strict=True):
             results[number] = result
             done += costs[number]
             self._progress(step, done, total)

@@ -50,11 +50,11 @@ def find_sources(photo_sources: PhotoSources, photos: Sequence[str]) -> list[Pho
     Raises:
         DoapError: If those of a photo are unknown.
     """
-    found = [photo_sources.get(photo) or photo_sources.get(photo.partition("/")[2]) for photo in photos]
-    missing = [photo for photo, source in zip(photos, found, strict=True) if source is None]
+    sources = [photo_sources.get(photo) or photo_sources.get(photo.partition("/")[2]) for photo in photos]
+    missing = [photo for photo, source in zip(photos, sources, strict=True) if source is None]
     if missing:
         raise DoapError(f"{missing[0]}: the first of {len(missing)} photos of the set that are not in the CSV file")
-    return [source for source in found if source is not None]
+    return [source for source in sources if source is not None]
 
 
 def is_chosen(licence: str, patterns: Sequence[str]) -> bool:

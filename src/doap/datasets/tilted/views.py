@@ -148,11 +148,11 @@ def match_frames(first: Frames, second: Frames, homography: Homography) -> tuple
     if not len(first) or not len(second):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     mapped = transform_frames(first, homography).astype(np.float64)
-    found = second.astype(np.float64)
-    own = scales(found)
-    distance = np.linalg.norm(mapped[:, None, :, 2] - found[None, :, :, 2], axis=2) / own
+    candidates = second.astype(np.float64)
+    own = scales(candidates)
+    distance = np.linalg.norm(mapped[:, None, :, 2] - candidates[None, :, :, 2], axis=2) / own
     octaves = np.abs(np.log2(np.maximum(scales(mapped), 1e-12)[:, None] / own))
-    angles = np.abs(np.angle(np.exp(1j * (rotation_angles(mapped)[:, None] - rotation_angles(found)))))
+    angles = np.abs(np.angle(np.exp(1j * (rotation_angles(mapped)[:, None] - rotation_angles(candidates)))))
     cost = (distance / MAX_DISTANCE) ** 2 + (octaves / MAX_OCTAVES) ** 2 + angles / np.pi
     cost[(distance > MAX_DISTANCE) | (octaves > MAX_OCTAVES)] = np.inf
     best, back = cost.argmin(1), cost.argmin(0)

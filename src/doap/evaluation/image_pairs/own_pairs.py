@@ -92,7 +92,7 @@ class ImagePairs:
     def _open(self, pair_files: Sequence[PairFiles], method: Method, left_out: list[str]) -> Iterator[ImagePair]:
         """Yield the pairs that can be read, drawn if requested; append the errors of the others to `left_out`."""
         reader = PairReader(self.detector, self.keypoints, self.geometry)
-        taken = set[str]()
+        used_names = set[str]()
         for number, files in enumerate(pair_files, 1):
             try:
                 pair = reader.open(files)
@@ -100,7 +100,7 @@ class ImagePairs:
                 left_out.append(str(error))
                 continue
             if self.drawings:
-                draw_pair_matches(pair, method, self.drawings / f"{_free_name(pair, number, taken)}.png")
+                draw_pair_matches(pair, method, self.drawings / f"{_free_name(pair, number, used_names)}.png")
             yield pair
 
     @staticmethod
@@ -129,12 +129,12 @@ def draw_pair_matches(pair: ImagePair, describer: FrameDescriber, path: Path) ->
     draw_matches(pair.first.image, pair.second.image, *points, title, path, correct)
 
 
-def _free_name(pair: ImagePair, number: int, taken: set[str]) -> str:
+def _free_name(pair: ImagePair, number: int, used_names: set[str]) -> str:
     """Return the file name of a pair, with its number if another pair has that name; add it to those taken."""
     name = _file_name(pair)
-    while name.lower() in taken:  # some file systems ignore case
+    while name.lower() in used_names:  # some file systems ignore case
         name = f"{name}-{number}"
-    taken.add(name.lower())
+    used_names.add(name.lower())
     return name
 
 

@@ -101,13 +101,13 @@ def score_photo(task: TiltTask) -> list[TiltScore]:
         for turn in task.turns:
             clean, homography = view_from_side(photo, tilt, random.uniform(0, 2 * np.pi), np.radians(turn))
             view = relight(torch.from_numpy(clean)[None].float(), light, LEVELS["easy"])
-            found = detect(view, task.keypoints)
-            correct = find_correct(frames, found, homography)
+            detected = detect(view, task.keypoints)
+            correct = find_correct(frames, detected, homography)
             if not correct.any():
                 continue
             for name in task.methods:
                 own, rows = first[name]
-                second, other_rows = _describe(name, view, found, model, task)
+                second, other_rows = _describe(name, view, detected, model, task)
                 ap, is_solved = _score(own, second, correct[np.ix_(rows, other_rows)], homography)
                 scores.append(TiltScore(task.path.name, tilt, turn, name, ap, is_solved))
     return scores

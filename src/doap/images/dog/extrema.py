@@ -74,8 +74,8 @@ def find_extrema(space: Stacks, contrast: float) -> Extrema:
     if uses_triton(space.flat):
         kernels = import_module("doap.images.dog.triton_dog")
         thresholds = candidate, contrast, EDGE_THRESHOLD
-        places, refined = kernels.find_extrema(space.octaves, space.flat, LAYERS, BORDER, REFINEMENTS, thresholds)
-        return Extrema(places[:, 0], places[:, 1], places[:, 2:], refined[:, :3], refined[:, 3])
+        positions, refined = kernels.find_extrema(space.octaves, space.flat, LAYERS, BORDER, REFINEMENTS, thresholds)
+        return Extrema(positions[:, 0], positions[:, 1], positions[:, 2:], refined[:, :3], refined[:, 3])
     shapes = [(len(levels), LAYERS + 2, *levels.shape[2:]) for levels in space.octaves]
     differences = Stacks.empty([(b, p, h, w) for b, p, h, w in shapes], space.flat.device)
     for levels, target in zip(space.octaves, differences.octaves, strict=True):
@@ -93,15 +93,15 @@ def find_extrema(space: Stacks, contrast: float) -> Extrema:
 
 def _find_candidates(differences: Stacks, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return octave, image and pixel of the values not below (or not above) their 26 neighbours."""
-    found = [torch.zeros(0, 5, dtype=torch.int64, device=differences.flat.device)]
+    rows = [torch.zeros(0, 5, dtype=torch.int64, device=differences.flat.device)]
     for octave, stack in enumerate(differences.octaves):
         centre = stack[:, 1:-1, BORDER:-BORDER, BORDER:-BORDER]
         nearby = stack[:, :, BORDER - 1 : 1 - BORDER, BORDER - 1 : 1 - BORDER]
         candidates = (centre > threshold) & (centre >= _over_neighbours(torch.maximum, nearby))
         candidates |= (centre < -threshold) & (centre <= _over_neighbours(torch.minimum, nearby))
         image, layer, y, x = candidates.nonzero().unbind(1)
-        found.append(torch.stack([torch.full_like(x, octave), image, x + BORDER, y + BORDER, layer + 1], 1))
-    table = torch.cat(found)
+        rows.append(torch.stack([torch.full_like(x, octave), image, x + BORDER, y + BORDER, layer + 1], 1))
+    table = torch.cat(rows)
     return table[:, 0], table[:, 1], table[:, 2:]
 
 

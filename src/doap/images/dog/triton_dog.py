@@ -70,9 +70,9 @@ def _candidates_kernel(
             value = tl.load(near + plane, mask=inside, other=0.0) - tl.load(near, mask=inside, other=0.0)
             low = tl.minimum(low, value)
             high = tl.maximum(high, value)
-        found = ((centre > threshold) & (centre >= high)) | ((centre < -threshold) & (centre <= low))
+        is_extremum = ((centre > threshold) & (centre >= high)) | ((centre < -threshold) & (centre <= low))
         target = (image * LAYERS + layer) * inner_height * inner_width + y * inner_width + x
-        tl.store(mask + target, found.to(tl.uint8), mask=inside)
+        tl.store(mask + target, is_extremum.to(tl.uint8), mask=inside)
 
 
 @triton.jit
@@ -131,7 +131,7 @@ def _round(values):
 
 @triton.jit(do_not_specialize=["count"])
 def _refine_kernel(
-    levels, candidates, table, addresses, places, values, count, contrast, edge,
+    levels, candidates, table, addresses, positions, values, count, contrast, edge,
     OCTAVES: tl.constexpr, LAYERS: tl.constexpr, BORDER: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Move candidates to the nearest pixel of their extremum, and drop those that do not converge, weak and edges."""
@@ -173,11 +173,11 @@ def _refine_kernel(
     keep = inside & _is_near(dx, dy, ds) & (response * LAYERS >= contrast)
     keep = keep & (determinant > 0) & (trace * trace * edge < (edge + 1) * (edge + 1) * determinant)
     tl.store(addresses + item, tl.where(keep, address, -1), mask=active)
-    tl.store(places + 5 * item, octave, mask=active)
-    tl.store(places + 5 * item + 1, image, mask=active)
-    tl.store(places + 5 * item + 2, x, mask=active)
-    tl.store(places + 5 * item + 3, y, mask=active)
-    tl.store(places + 5 * item + 4, layer, mask=active)
+    tl.store(positions + 5 * item, octave, mask=active)
+    tl.store(positions + 5 * item + 1, image, mask=active)
+    tl.store(positions + 5 * item + 2, x, mask=active)
+    tl.store(positions + 5 * item + 3, y, mask=active)
+    tl.store(positions + 5 * item + 4, layer, mask=active)
     tl.store(values + 4 * item, dx, mask=active)
     tl.store(values + 4 * item + 1, dy, mask=active)
     tl.store(values + 4 * item + 2, ds, mask=active)
@@ -229,18 +229,18 @@ def find_extrema(
             )  # fmt: skip
         candidates = mask.nonzero()[:, 0]
         addresses = torch.empty_like(candidates)
-        places = candidates.new_empty(len(candidates), 5)
+        positions = candidates.new_empty(len(candidates), 5)
         values = flat.new_empty(len(candidates), 4)
         if len(candidates):
             _refine_kernel[(triton.cdiv(len(candidates), REFINEMENT_BLOCK),)](
-                flat, candidates, table, addresses, places, values, len(candidates), *final_thresholds,
+                flat, candidates, table, addresses, positions, values, len(candidates), *final_thresholds,
                 OCTAVES=len(octaves), LAYERS=layers, BORDER=border, STEPS=steps, BLOCK=REFINEMENT_BLOCK,
             )  # fmt: skip
     addresses, order = addresses.sort(stable=True)
     is_first = addresses >= 0
     is_first[1:] &= addresses[1:] != addresses[:-1]
     kept = order[is_first]
-    return places[kept], values[kept]
+    return positions[kept], values[kept]
 
 
 @lru_cache(TABLES)

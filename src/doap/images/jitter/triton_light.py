@@ -32,11 +32,11 @@ class Light(NamedTuple):
 
 
 @triton.jit
-def _blur(lines, taps, place, side, stride, inside, RADIUS: tl.constexpr, BLOCK: tl.constexpr):
+def _blur(lines, taps, position, side, stride, inside, RADIUS: tl.constexpr, BLOCK: tl.constexpr):
     """Blur pixels along lines of a side; `place` is that of each pixel in its line, and the border is replicated."""
     total = tl.zeros((BLOCK,), tl.float32)
     for tap in tl.static_range(2 * RADIUS + 1):
-        near = tl.minimum(tl.maximum(place + (tap - RADIUS), 0), side - 1)
+        near = tl.minimum(tl.maximum(position + (tap - RADIUS), 0), side - 1)
         total += tl.load(taps + tap) * tl.load(lines + near * stride, mask=inside, other=0.0)
     return total
 

@@ -43,10 +43,10 @@ class MatchGraph:
     matches: list[Matches]
 
     @classmethod
-    def of_matches(cls, found: Iterable[tuple[tuple[str, str], Matches]]) -> "MatchGraph":
+    def of_matches(cls, matched_pairs: Iterable[tuple[tuple[str, str], Matches]]) -> "MatchGraph":
         """Return the graph of the matches of pairs of images; pairs without any are left out."""
         pairs, matches, columns = [], [], dict[str, list[NDArray[np.int64]]]()
-        for names, rows in found:
+        for names, rows in matched_pairs:
             if len(rows):
                 pairs.append(names)
                 matches.append(rows)
@@ -61,11 +61,11 @@ class MatchGraph:
     @cached_property
     def rows(self) -> list[Matches]:
         """Matches of each pair as places among the keypoints with matches of their images, (P, 2)."""
-        places = []
+        positions = []
         for (first, second), rows in zip(self.pairs, self.matches, strict=True):
             columns = (self.keypoints[first], rows[:, 0]), (self.keypoints[second], rows[:, 1])
-            places.append(np.stack([np.searchsorted(keypoints, column) for keypoints, column in columns], 1))
-        return places
+            positions.append(np.stack([np.searchsorted(keypoints, column) for keypoints, column in columns], 1))
+        return positions
 
     @cached_property
     def edges(self) -> Matches:

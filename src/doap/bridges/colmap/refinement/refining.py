@@ -120,7 +120,7 @@ def refine_keypoints(
         return
     graph = MatchGraph.of_matches(
         ((names[first], names[second]), matches)
-        for pair, matches in database.found_matches(pairs)
+        for pair, matches in database.matches_before_refinement(pairs)
         for first, second in [pair_images(pair)]
     )
     frames: dict[str, Frames] = {}

@@ -1,0 +1,1 @@
+"""Commands that evaluate descriptors: `doap eval`, `show`, `report`."""

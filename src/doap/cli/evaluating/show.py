@@ -1,0 +1,21 @@
+"""`doap show`: figures of the inner workings of a model."""
+
+import typer
+
+from doap.cli.lazy_commands import LazyCommand, LazyGroup
+
+COMMANDS = {"alignment": LazyCommand("doap.cli.evaluating.alignment", "alignment")}
+
+
+class ShowCommands(LazyGroup):
+    """The commands of `doap show`."""
+
+    lazy_commands = COMMANDS
+
+
+app = typer.Typer(cls=ShowCommands, no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def show() -> None:
+    """Draw the inner workings of a model."""

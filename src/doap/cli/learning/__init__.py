@@ -1,0 +1,1 @@
+"""Commands that train descriptors, and repeat the experiments of the paper."""

@@ -1,0 +1,1 @@
+"""Commands on models: list, convert, calibrate, export."""

@@ -1,0 +1,1 @@
+"""Commands that use descriptors: match, describe, and files for other tools."""
