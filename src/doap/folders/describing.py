@@ -10,7 +10,7 @@ import numpy as np
 from doap.errors import DoapError
 from doap.folders.feature_store import FeatureStore, LongNameError, feature_store
 from doap.folders.image_tasks import DEVICE_WORKERS, Failure, ImageFile, Outcome, describe_images, start_loading
-from doap.folders.images import find_images
+from doap.folders.images import NamedImage, find_images
 from doap.folders.settings import DescribeSettings, file_stamp
 from doap.locking import only_writer
 from doap.parallel import EngineName, open_engine
@@ -81,7 +81,8 @@ def describe_folder(
         progress: Called with the numbers of finished and of all images to describe.
 
     Raises:
-        DoapError: If there is no image, the output holds other features or cannot be written, or Ray is to use a GPU.
+        DoapError: If there is no image, or none of a name, the output holds other features or cannot be written, or
+            Ray is to use a GPU.
 
     Example:
         >>> from doap.folders import DescribeSettings, describe_folder
@@ -90,7 +91,7 @@ def describe_folder(
     """
     settings = settings or DescribeSettings()
     paths = [Path(images)] if isinstance(images, str | Path) else [Path(image) for image in images]
-    named = [image for image in find_images(paths) if names is None or image.name in names]
+    named = _select(find_images(paths), names)
     mask_files = {} if masks is None else _find_masks(Path(masks), [image.name for image in named])
     store = feature_store(Path(output))
     if device != "cpu":
@@ -130,6 +131,16 @@ def _store(store: FeatureStore, entry: _Entry, outcome: Outcome, summary: Descri
     summary.described += 1
     if not np.size(outcome["frames"]):
         summary.without_keypoints.append(entry.name)
+
+
+def _select(images: list[NamedImage], names: Collection[str] | None) -> list[NamedImage]:
+    """Return the images of these names; all if there are none."""
+    if names is None:
+        return images
+    unknown = sorted({*names} - {image.name for image in images})
+    if unknown:
+        raise DoapError(f"names: no image is called {unknown[0]}; an image is named by its path relative to the folder")
+    return [image for image in images if image.name in names]
 
 
 def _find_masks(folder: Path, names: list[str]) -> dict[str, Path]:

@@ -51,3 +51,14 @@ def split_name(name: str) -> tuple[str, int | None]:
     """
     match = re.fullmatch(r"(.+)@([0-9]{1,9})", name)
     return (match[1], int(match[2])) if match else (name, None)
+
+
+def check_name(name: str) -> None:
+    """Check the name of a new model.
+
+    Raises:
+        DoapError: If it is that of a prefix of another model.
+    """
+    base, length = split_name(name)
+    if length is not None:
+        raise DoapError(f"{name}: names a prefix of the model {base}; choose another name")

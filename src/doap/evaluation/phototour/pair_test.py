@@ -15,6 +15,7 @@ from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.evaluation.harness.methods import Selection
 from doap.evaluation.metrics.average_precision import false_positive_rate_at_recall
+from doap.networks import split_name
 from doap.networks.descriptor import Descriptor, describe_patches
 from doap.types import Descriptors, Progress, no_progress
 
@@ -120,24 +121,11 @@ def scene_of(name: str) -> str:
         >>> scene_of("phototour-a"), scene_of("doap-liberty"), scene_of("doap-liberty@64"), scene_of("mine")
         ('a', 'liberty', 'liberty', '')
     """
-    base, _ = split_ending(name.lower())
+    base, _ = split_name(name.lower())
     ending = re.search(rf"(?:^|[-_. ])({'|'.join(SCENES)})$", base)
     if ending:
         return ending[1]
     return base.removeprefix(PREFIX) if base.startswith(PREFIX) else ""
-
-
-def split_ending(name: str) -> tuple[str, str]:
-    """Split the length of a prefix off the name of a model.
-
-    Unlike `doap.networks.split_length`, it looks for no files: the name may be that of a result made elsewhere.
-
-    Example:
-        >>> split_ending("doap-liberty@64"), split_ending("doap-liberty")
-        (('doap-liberty', '@64'), ('doap-liberty', ''))
-    """
-    base = re.sub(r"@[0-9]+$", "", name)
-    return base, name[len(base) :]
 
 
 def fpr95(model: Descriptor, test: PairTest | Path, progress: Progress = no_progress) -> float:

@@ -7,7 +7,8 @@ from typing import Any, cast
 from doap.evaluation.harness.published import notes, published, size, sources
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Row, Table, number
-from doap.evaluation.phototour.pair_test import SCENES, order_scenes, split_ending
+from doap.evaluation.phototour.pair_test import SCENES, order_scenes
+from doap.networks import split_name
 
 Combinations = tuple[tuple[str, str], ...]
 """Training scene and test scene of each column; the training scene is empty where none was trained on."""
@@ -111,9 +112,9 @@ def _without_scene(name: str, scene: str) -> str:
         "doap" for "doap-liberty", "doap@64" for "doap-liberty@64"; an empty string if nothing else is left or the name
         has no such end.
     """
-    base, length = split_ending(name)
+    base, length = split_name(name)
     stem = re.sub(rf"(?:^|[-_. ]+){re.escape(scene)}$", "", base, flags=re.IGNORECASE)
-    return "" if stem in ("", base) else stem + length
+    return "" if stem in ("", base) else stem + ("" if length is None else f"@{length}")
 
 
 def _combinations_of(result: Result | None) -> Combinations:

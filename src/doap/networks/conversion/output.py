@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from doap.errors import DoapError
-from doap.networks import split_name
+from doap.networks import check_name
 from doap.networks.card import card_path
 
 
@@ -22,6 +22,4 @@ def check_output(path: Path, name: str | None) -> None:
     for file in (path, card_path(path)):
         if file.exists():
             raise DoapError(f"{file}: exists already; remove it or choose another name")
-    base, length = split_name(name or path.stem)
-    if length is not None:
-        raise DoapError(f"{base}@{length}: names a prefix of the model {base}; choose another name (--name)")
+    check_name(name or path.stem)
