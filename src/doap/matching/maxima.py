@@ -28,6 +28,7 @@ from torch import Tensor
 
 from doap import onednn
 from doap.devices import uses_triton
+from doap.matching.padding import pad_to_multiple
 
 GROUP_SIZE = 128
 MAX_GROUP_SIZE = 1024
@@ -263,12 +264,6 @@ def _cpu_tile(rows: int, columns: int) -> int:
     while threads * CPU_TILE**2 > tile**2 and rows * columns >= THREAD_TILES * threads * (2 * tile) ** 2:
         tile *= 2
     return tile
-
-
-def pad_to_multiple(rows: Tensor, size: int) -> Tensor:
-    """Repeat the last row until the number of rows is a multiple of `size`, which changes no maximum."""
-    missing = -len(rows) % size
-    return torch.cat([rows, rows[-1:].expand(missing, -1)]) if missing else rows
 
 
 def parallel_map(function: Callable[[Task], Result], tasks: Sequence[Task], device: torch.device) -> list[Result]:

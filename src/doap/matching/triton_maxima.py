@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from doap.matching.maxima import pad_to_multiple
+from doap.matching.padding import pad_to_multiple
 
 GROUP_SIZE = 128
 MIN_CHUNK = 32  # dimensions of one instruction
