@@ -289,6 +289,14 @@ def test_the_transparent_value_of_a_deep_image_is_mid_grey(tmp_path: Path) -> No
     np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), expected)
 
 
+@pytest.mark.parametrize("mode", ["F", "I"])
+def test_the_transparent_colour_of_an_image_before_its_conversion_is_ignored(tmp_path: Path, mode: str) -> None:
+    Image.fromarray(np.stack([RAMP] * 3, 2)).save(tmp_path / "a.png", transparency=(3, 3, 3))
+    with Image.open(tmp_path / "a.png") as image:
+        converted = image.convert(mode)
+    np.testing.assert_array_equal(to_grey(converted), np.round(RAMP * (255 / RAMP.max())))
+
+
 def test_photos_are_found_below_folders(tmp_path: Path) -> None:
     for name in ("b.JPG", "sub/a.png", "notes.txt", "._b.JPG", ".trash/c.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

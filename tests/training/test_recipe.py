@@ -59,8 +59,6 @@ def test_yaml_round_trip(tmp_path: Path) -> None:
         ("network: cs-l2net", ["prefixes=[64]"], "cs-l2net concatenates the descriptors of two networks"),
         ("mining_clusters: 40", [], "mining_clusters and mining_percentile need label_mining=true"),
         ("", ["mining_percentile=30"], "mining_clusters and mining_percentile need label_mining=true"),
-        ("groups_per_sequence: 16", [], "r.yaml: groups_per_sequence=16 needs sampling=pools; without it, set .*=64"),
-        ("distillation_weight: 2.5", [], "r.yaml: distillation_weight=2.5 needs a teacher; without it, set .*=1"),
         ("", ["teacher=[]", "distillation_weight=2"], "teacher must name at least one model"),
         ("label_mining: true", ["mining_clusters=0"], "mining_clusters: Input should be greater than or equal to 1"),
         ("label_mining: true", ["mining_percentile=101"], "mining_percentile: Input should be less than or equal to"),

@@ -57,12 +57,6 @@ def test_training_by_ap_raises_exact_ap_and_leaves_a_whole_run(patches: PatchSet
     np.testing.assert_allclose(describe_patches(sample, again), describe_patches(sample, model), atol=1e-5)
 
 
-def test_the_name_of_a_prefix_is_refused_before_the_training(patches: PatchSet, tmp_path: Path) -> None:
-    with pytest.raises(DoapError, match=r"^mine@64: names a prefix of the model mine; choose another name$"):
-        train(SMALL, patches, tmp_path / "run", name="mine@64")
-    assert not (tmp_path / "run").exists()
-
-
 def mean_ap(patches: PatchSet, network: PatchNetwork) -> float:
     """Compute the exact AP by sorting, with every seventh patch as a query."""
     with torch.no_grad():

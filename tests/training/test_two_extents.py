@@ -17,8 +17,7 @@ from doap.training.trainer import train
 from doap.types import Grey
 
 SMALL = ["width=2", "dimensions=16", "batch_size=40", "views_per_group=2", "sampling=groups", "source_weights=null",
-         "epochs=1", "val_fraction=0.5", "precision=fp32", "prefixes=[8]", "teacher=null",
-         "distillation_weight=1"]  # fmt: skip
+         "epochs=1", "val_fraction=0.5", "precision=fp32", "prefixes=[8]", "teacher=null"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -175,7 +175,9 @@ def to_grey(image: Image.Image) -> Grey:
         raise DoapError(f"an image must have at least one pixel, not {image.width}x{image.height}")
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         largest = max(_largest_finite(band) for band in _bands(image))
-        transparent = image.info.get("transparency")  # a value of PNG files that is transparent
+        # A value of 16-bit PNG files; images that were converted may still have the colour or index of their origin.
+        value = image.info.get("transparency") if image.mode.startswith("I;16") else None
+        transparent = value if isinstance(value, int) else None
         return np.concatenate([_scale_to_bytes(band, largest, transparent) for band in _bands(image)])
     if image.mode == "LAB":
         return np.asarray(image.getchannel("L"))

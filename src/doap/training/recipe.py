@@ -286,7 +286,6 @@ def read_recipe(
         except ValueError as error:
             raise DoapError(f"{where}: not valid YAML ({error})") from error
     recipe = _validate({**values, **(overrides or {})}, str(name_or_path))
-    _check_used(recipe, str(name_or_path))
     # A run may be resumed from another folder.
     models = {key: _with_absolute_paths(getattr(recipe, key)) for key in ("initial_weights", "teacher")}
     return recipe.model_copy(update=models)
@@ -359,8 +358,12 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def _check_used(recipe: Recipe, where: str) -> None:
-    """Check that keys have an effect. Recorded recipes may have such keys: earlier versions ignored them."""
+def check_used(recipe: Recipe, where: str) -> None:
+    """Check that the keys of a single training have an effect; in a series they may have one in some trainings.
+
+    Raises:
+        DoapError: If a key has a value without an effect.
+    """
     for key, is_used, need in (
         ("groups_per_sequence", recipe.sampling == "pools", "sampling=pools"),
         ("distillation_weight", recipe.teachers, "a teacher"),

@@ -19,7 +19,6 @@ from doap.errors import DoapError
 from doap.extents import check_extent
 from doap.files import write_text
 from doap.locking import only_writer
-from doap.networks import check_name
 from doap.networks.architecture import build_network, shapes_of
 from doap.networks.card import Origin, TrainingSet, inherit_origin
 from doap.networks.descriptor import Descriptor, check_device, to_input
@@ -124,10 +123,9 @@ def train(
     Raises:
         DoapError: If the run folder holds another training, or another process trains in it; the set holds sequences
             outside the split of the recipe; the mined labels are of another set or other settings; the initial weights
-            are of another architecture; the name is that of a prefix; or a loss or the weights are not finite.
+            are of another architecture; or a loss or the weights are not finite.
     """
     check_device(device)
-    check_name(name)
     check_split(data, recipe.split, source.folders)
     precision = "bf16" if is_bfloat16(recipe, device) else "fp32"
     models = {key: identify_weights(key, getattr(recipe, key)) for key in ("teacher", "initial_weights")}

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 import doap
 from doap.app.match.downloads import ROUTE, add_downloads
 from doap.app.match.examples import list_examples
-from doap.app.match.folders import write_colmap_folder
+from doap.app.match.folders import _copy, write_colmap_folder
 from doap.app.match.pair import MatchOptions, MethodResult, match_pictures
 from doap.app.match.pictures import Picture, read_picture
 from doap.app.match.session import MatchSession, SessionStore
@@ -98,6 +98,15 @@ def test_the_colmap_folder_has_images_keypoints_and_geometry(
     first, second = result.matches.verified_points(result.first, result.second)
     mapped = np.column_stack([first + 0.5, np.ones(len(first))]) @ matrix.T
     assert np.abs(mapped[:, :2] / mapped[:, 2:] - (second + 0.5)).max() <= session.options.threshold * 1.5
+
+
+def test_turned_compressed_tiff_pictures_are_written_for_colmap(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    pixels = np.arange(60 * 90, dtype=np.uint32).reshape(60, 90) % 251
+    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "a.tif", exif=exif, compression="tiff_lzw")
+    _copy(tmp_path / "a.tif", tmp_path / "b.tif")
+    np.testing.assert_array_equal(read_grey(tmp_path / "b.tif"), np.rot90(pixels, -1))
 
 
 def test_turned_pictures_for_colmap_keep_their_focal_length(tmp_path: Path) -> None:

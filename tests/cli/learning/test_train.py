@@ -291,3 +291,26 @@ def test_what_an_option_sets_is_not_set_otherwise(
     status, _, errors = doap("train", "r.yaml", "--data", hpatches, "-o", "run", *words)
     assert (status, errors) == (1, f"doap: --set {key}: {option} sets it, too; give one of them\n")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        (("groups_per_sequence=16",), "groups_per_sequence=16 needs sampling=pools; without it, set "),
+        (("distillation_weight=2.5",), "distillation_weight=2.5 needs a teacher; without it, set "),
+    ],
+)
+def test_keys_without_an_effect_are_refused(
+    doap: Doap, hpatches: Path, tmp_path: Path, settings: tuple[str, ...], error: str
+) -> None:
+    words = [word for setting in settings for word in ("--set", setting)]
+    status, _, errors = doap("train", "r.yaml", "--data", hpatches, "-o", "run", *words)
+    assert (status, errors.count("\n")) == (1, 1)
+    assert errors.startswith(f"doap: r.yaml: {error}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_not_called_like_a_prefix(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    status, _, errors = doap("train", "r.yaml", "--data", hpatches, "-o", "run@64")
+    assert (status, errors) == (1, "doap: run@64: names a prefix of the model run; choose another name\n")
+    assert not (tmp_path / "run@64").exists()

@@ -90,7 +90,8 @@ def _copy(source: Path, target: Path) -> None:
     with open_image(source, source.name) as image:
         if image.getexif().get(EXIF_ORIENTATION, 1) != 1:
             upright = ImageOps.exif_transpose(image)
-            upright.save(target, image.format, exif=upright.getexif(), quality=QUALITY)  # with the focal length
+            options = {} if image.format == "TIFF" else {"quality": QUALITY}  # some compressions of TIFF take none
+            upright.save(target, image.format, exif=upright.getexif(), **options)  # with the focal length
             return
     shutil.copyfile(source, target)
 

@@ -1,4 +1,4 @@
-"""`doap show`: figures of how a model transforms patches."""
+"""`doap show alignment`: patches before and after the Spatial Transformer of a model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,15 +11,7 @@ from doap.cli.opening import open_with_bar
 
 EXAMPLE = "Example: doap show alignment runs/st/weights.safetensors --data sets/hpatches -o alignment.png"
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.callback()
-def show() -> None:
-    """Draw how a model transforms patches."""
-
-
-@app.command(epilog=EXAMPLE)
 def alignment(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A model with a Spatial Transformer: its .safetensors file.")

@@ -1,4 +1,4 @@
-"""`doap show`: figures of the inner workings of a model."""
+"""`doap show`: figures of how a model transforms patches."""
 
 import typer
 
@@ -18,4 +18,4 @@ app = typer.Typer(cls=ShowCommands, no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def show() -> None:
-    """Draw the inner workings of a model."""
+    """Draw how a model transforms patches."""

@@ -51,8 +51,9 @@ def train(
     torchrun or SLURM, each batch is split between their processes.
     """
     from doap.cli.opening import open_training_with_bar, open_with_bar
+    from doap.networks import check_name
     from doap.training.distributed import is_rank_zero
-    from doap.training.recipe import read_recipe, read_recorded_recipe, setting_keys
+    from doap.training.recipe import check_used, read_recipe, read_recorded_recipe, setting_keys
     from doap.training.run_folder import DataSpec, is_unstarted, read_run
     from doap.training.trainer import train as train_descriptor
     from doap.training.validation import check_validation_folder
@@ -75,6 +76,8 @@ def train(
                 )
         overrides = [*(settings or []), *(f"{key}={json.dumps(value)}" for key, value in options.items() if value)]
         run, run_recipe = output, read_recipe(recipe, overrides)
+        check_used(run_recipe, str(recipe))
+        check_name(run.name)
         run_split = run_recipe.split
         if val:
             check_validation_folder(data, val)

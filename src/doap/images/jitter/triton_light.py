@@ -33,7 +33,7 @@ class Light(NamedTuple):
 
 @triton.jit
 def _blur(lines, taps, position, side, stride, inside, RADIUS: tl.constexpr, BLOCK: tl.constexpr):
-    """Blur pixels along lines of a side; `place` is that of each pixel in its line, and the border is replicated."""
+    """Blur pixels along lines of a side; `position` is that of each pixel in its line, and the border is replicated."""
     total = tl.zeros((BLOCK,), tl.float32)
     for tap in tl.static_range(2 * RADIUS + 1):
         near = tl.minimum(tl.maximum(position + (tap - RADIUS), 0), side - 1)
