@@ -11,10 +11,11 @@ from PIL import Image
 from doap.cli import main
 from doap.cli.data import commands as data
 from doap.cli.evaluating import commands as evaluating
+from doap.cli.evaluating import show
 
 # Not pydantic, which Typer imports to parse the options of some commands.
 LARGE = ("torch", "cv2", "numpy", "matplotlib", "sklearn", "scipy", "lightning", "jinja2", "yaml", "PIL")
-GROUPS = {"eval": tuple(evaluating.COMMANDS), "data": tuple(data.COMMANDS), "show": ("alignment",)}
+GROUPS = {"eval": tuple(evaluating.COMMANDS), "data": tuple(data.COMMANDS), "show": tuple(show.COMMANDS)}
 HELPS = [
     ["--help"],
     *([subcommand, "--help"] for subcommand in main.COMMANDS),

@@ -23,10 +23,9 @@ from doap.folders.feature_store import FeatureFolder
 from doap.folders.match_store import MatchStore
 from doap.folders.matching import pair_stamps
 from doap.folders.settings import DescribeSettings, Identity
-from doap.images.reading import open_image
+from doap.images.reading import ORIENTATION, open_image
 
 STAMP = "doap app"
-EXIF_ORIENTATION = 0x0112
 QUALITY = 95  # of turned JPEG and WebP pictures
 
 
@@ -88,7 +87,7 @@ def _copy(source: Path, target: Path) -> None:
     if not source.is_file():
         raise DoapError(f"{source.name}: is no longer on the server; choose the picture again")
     with open_image(source, source.name) as image:
-        if image.getexif().get(EXIF_ORIENTATION, 1) != 1:
+        if image.getexif().get(ORIENTATION, 1) != 1:
             upright = ImageOps.exif_transpose(image)
             options = {} if image.format == "TIFF" else {"quality": QUALITY}  # some compressions of TIFF take none
             upright.save(target, image.format, exif=upright.getexif(), **options)  # with the focal length
