@@ -1,6 +1,6 @@
 """Validation: exact AP on scenes that are not trained on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from doap.objectives.baselines.pairs import related_patches
 from doap.objectives.exact import exact_average_precisions
 from doap.training.batches import BatchLoader, PatchBatch, check_batches
 from doap.training.data_cache import Data, DataCache
-from doap.training.recipe import Recipe
+from doap.training.recipe import Recipe, setting_keys
 from doap.types import Kind
 
 BATCHES = 4
@@ -33,6 +33,18 @@ def check_validation_folder(training: Sequence[Path], validation: Path) -> None:
     """
     if validation.resolve() in {path.resolve() for path in training}:
         raise DoapError(f"{validation}: would be both trained and validated on; split it first, with doap data split")
+
+
+def check_val_fraction(recipe: Recipe, settings: Iterable[str]) -> None:
+    """Check that no scenes are asked for by an override of the recipe where another set validates.
+
+    A fraction of the recipe itself has no effect there: recipes are for trainings with and without another set.
+
+    Raises:
+        DoapError: If a `key=value` text sets a fraction above 0.
+    """
+    if recipe.val_fraction and "val_fraction" in setting_keys(settings):
+        raise DoapError(f"--set val_fraction={recipe.val_fraction:g}: has no effect beside --val; give one of them")
 
 
 class Validation:

@@ -136,6 +136,19 @@ def test_a_set_is_not_validated_on_itself(doap: Doap, hpatches: Path, tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
+def test_a_fraction_is_not_set_beside_another_set(doap: Doap, hpatches: Path, tmp_path: Path) -> None:
+    other = make_hpatches(tmp_path / "data" / "other", names=("v_four",), patches=3)
+    words = ("train", "r.yaml", "--data", hpatches, "--val", other, "-o", "run", "--device", "cpu", "--set")
+    status, _, errors = doap(*words, " val_fraction = 0.3")
+    assert (status, errors) == (1, "doap: --set val_fraction=0.3: has no effect beside --val; give one of them\n")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "r.yaml").write_text(f"{SMALL}val_fraction: 0.3\n")  # a recipe is for both kinds of trainings
+    assert doap(*words, "epochs=1")[0] == 0
+    assert doap(*words[:7], "zero", *words[8:], "epochs=1", "--set", "val_fraction=0")[0] == 0
+    for run in ("run", "zero"):
+        assert "3 sequences" in json.loads((tmp_path / run / "run.json").read_text())["patches"]
+
+
 def test_another_set_validates_every_epoch(
     doap: Doap, hpatches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,10 @@ def train(
         Path | None,
         typer.Option(help="Mined labels of the training set, from doap data mine --save; by default they are mined."),
     ] = None,
-    val: Annotated[Path | None, typer.Option(help="Validation set; by default the val_fraction of the recipe.")] = None,
+    val: Annotated[
+        Path | None,
+        typer.Option(help="Validation set, instead of the recipe's val_fraction, which then has no effect."),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = None,
     devices: Annotated[
         int | None, typer.Option(min=1, help="Number of GPUs, or of CPU processes; by default 1.")
@@ -56,7 +59,7 @@ def train(
     from doap.training.recipe import check_used, read_recipe, read_recorded_recipe, setting_keys
     from doap.training.run_folder import DataSpec, is_unstarted, read_run
     from doap.training.trainer import train as train_descriptor
-    from doap.training.validation import check_validation_folder
+    from doap.training.validation import check_val_fraction, check_validation_folder
 
     if resume:
         if recipe or data or output or initial_weights or settings or split or mined or val or device or devices:
@@ -80,6 +83,7 @@ def train(
         check_name(run.name)
         run_split = run_recipe.split
         if val:
+            check_val_fraction(run_recipe, settings or [])
             check_validation_folder(data, val)
         source = DataSpec([str(path.absolute()) for path in data], str(val.absolute()) if val else "")
         if is_rank_zero() and not is_unstarted(run):
