@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,3 +159,15 @@ def test_the_page_names_no_steps_if_the_epochs_were_set(tmp_path: Path) -> None:
     lines = _setup_lines(replace(request, settings=["epochs=2"]), outcome)
     assert not any("Trainings take" in line for line in lines)
     assert "All recipes were changed by epochs=2." in lines
+
+
+def test_a_batch_size_is_set_where_the_figure_that_varies_it_is_skipped(doap: Doap, tmp_path: Path) -> None:
+    make_data_folder(tmp_path / "data", points=8, patches=4)
+    words = ("--data", "data", "-o", "out", "--set", "batch_size=64", "--dry-run")
+    error = "doap: --set batch_size: is what figure-batch-size varies; leave it out, or name the other targets\n"
+    assert doap("reproduce", "all", *words)[::2] == (1, error)
+    shutil.rmtree(tmp_path / "data" / "hpatches")
+    code, printed, errors = doap("reproduce", "all", *words)
+    assert (code, errors) == (0, "")
+    assert "figure-batch-size: needs " in printed
+    assert doap("reproduce", "figure-batch-size", *words)[::2] == (1, error)

@@ -68,7 +68,13 @@ def reproduce(
 
     folder = _data_folder(data, photos, output, quick)
     known = _targets(folder)
-    _check_settings(find_targets(targets, known), settings or [], steps)
+    # Sets made from photos are there when they are needed; a named target without its data is an error of its own.
+    drawn = [
+        target
+        for target in find_targets(targets, known)
+        if photos or "all" not in targets or not folder.explain_missing(target)
+    ]
+    _check_settings(drawn, settings or [], steps)
     if steps and not folder.is_look_alike:
         raise DoapError("--steps is for look-alike sets; on the official ones, recipes have the epochs of the paper")
     if steps and quick:
