@@ -233,10 +233,34 @@ def test_the_patches_of_a_list_are_found(tmp_path: Path) -> None:
     np.testing.assert_array_equal(converted.take(find_patches(converted, first, "hard")), expected)
     expected = [made["i_dome"]["t4"][1], made["i_dome"]["t3"][0]]
     np.testing.assert_array_equal(converted.take(find_patches(converted, second, "tough")), expected)
-    with pytest.raises(DoapError, match="row 9 of i_dome, which has 5 rows"):
-        find_patches(converted, PatchLocations(["i_dome"], np.zeros(1, int), np.zeros(1, int), np.array([9])), "easy")
-    with pytest.raises(DoapError, match="1 sequences that are not in the set: i_moon"):
-        find_patches(converted, PatchLocations(["i_moon"], np.zeros(1, int), np.zeros(1, int), np.array([0])), "easy")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("i_dome,0,9,v_there,1,1", "line 4 names row 9 of i_dome, which has 5 rows; "),
+        ("v_there,0,2,i_moon,1,1", "line 4 names i_moon, a sequence not in the set; "),
+    ],
+)
+def test_lists_of_other_data_are_named_with_the_line(tmp_path: Path, row: str, message: str) -> None:
+    some_folder(tmp_path / "hpatches")
+    convert_hpatches(tmp_path / "hpatches", tmp_path / "set")
+    converted = PatchSet.open(tmp_path / "set")
+    file = tmp_path / "pairs.csv"
+    file.write_text(f"{VERIFICATION}{row}\nv_there,0,2,v_there,0,2\n")
+    pairs = read_verification_pairs(file)
+    wrong, other = pairs if row.startswith("i_dome") else pairs[::-1]
+    with pytest.raises(DoapError) as caught:
+        find_patches(converted, wrong, "easy")
+    assert str(caught.value).startswith(f"{file}: {message}")
+    assert len(find_patches(converted, other, "easy")) == 4
+    queries = tmp_path / "queries.csv"
+    queries.write_text("s,idx\nv_there,0\ni_moon,1\n")
+    with pytest.raises(DoapError, match=r"^.*/queries\.csv: line 3 names i_moon"):
+        find_patches(converted, read_retrieval_list(queries), "easy")
+    sampled = PatchLocations(["i_moon"], np.zeros(1, int), np.zeros(1, int), np.array([0]))
+    with pytest.raises(DoapError, match=r"^location 0 of the list names i_moon"):
+        find_patches(converted, sampled, "easy")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +273,7 @@ def test_the_patches_of_a_list_are_found(tmp_path: Path) -> None:
         (VERIFICATION + "v_there,0,2,i_dome,4,one\n", "line 4 is damaged"),
         (VERIFICATION + "v_there,0,-2,i_dome,4,1\n", "line 4 is damaged .-2 is negative"),
         (VERIFICATION + "v_there,0,99999999999999999999,i_dome,4,1\n", "line 4 is damaged"),
-        (VERIFICATION + "v_there,6,2,i_dome,4,1\n", "image 6 in column t1"),
+        (VERIFICATION + "v_there,6,2,i_dome,4,1\n", "line 4 has image 6 in column t1, but there are 0 to 5"),
         (None, "cannot be read"),
     ],
 )

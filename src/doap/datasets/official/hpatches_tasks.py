@@ -16,6 +16,8 @@ from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import write_text
 
+OTHER_LISTS = "use the lists of this data set"  # advice in errors
+
 
 class Split(BaseModel):
     """Sequences of an official split: train and test for a, b and c, only test for full, illum and view."""
@@ -42,15 +44,21 @@ class PatchLocations:
         sequences: (n,) indices in `sequence_names`.
         images: (n,) 0 for the reference, else 1 to 5.
         rows: (n,) rows in the strip.
+        file: List that the locations were read from, one per line after that of the columns; None if they were sampled.
     """
 
     sequence_names: list[str]
     sequences: NDArray[np.int64]
     images: NDArray[np.int64]
     rows: NDArray[np.int64]
+    file: Path | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def describe_place(self, index: int) -> str:
+        """Return the file and line of a location, for errors."""
+        return f"{self.file}: line {index + 2}" if self.file else f"location {index} of the list"
 
 
 def read_splits(file: Path) -> dict[str, Split]:
@@ -90,7 +98,7 @@ def find_task_file(folder: Path, name: str) -> Path | None:
 def read_retrieval_list(file: Path) -> PatchLocations:
     """Read the queries or distractors of the retrieval task (columns s, idx), which are in the reference images."""
     names, columns = _read_columns(file, ["s"], ["idx"])
-    return PatchLocations(names, columns["s"], np.zeros_like(columns["idx"]), columns["idx"])
+    return PatchLocations(names, columns["s"], np.zeros_like(columns["idx"]), columns["idx"], file)
 
 
 def read_verification_pairs(file: Path) -> tuple[PatchLocations, PatchLocations]:
@@ -98,10 +106,14 @@ def read_verification_pairs(file: Path) -> tuple[PatchLocations, PatchLocations]
     names, columns = _read_columns(file, ["s1", "s2"], ["t1", "idx1", "t2", "idx2"])
     for column in ("t1", "t2"):
         if columns[column].max() > IMAGES:
-            raise DoapError(f"{file}: image {columns[column].max()} in column {column}, but there are 0 to {IMAGES}")
+            index = int(np.argmax(columns[column] > IMAGES))
+            raise DoapError(
+                f"{file}: line {index + 2} has image {columns[column][index]} in column {column}, but there are 0 to "
+                f"{IMAGES}; {OTHER_LISTS}"
+            )
     return (
-        PatchLocations(names, columns["s1"], columns["t1"], columns["idx1"]),
-        PatchLocations(names, columns["s2"], columns["t2"], columns["idx2"]),
+        PatchLocations(names, columns["s1"], columns["t1"], columns["idx1"], file),
+        PatchLocations(names, columns["s2"], columns["t2"], columns["idx2"], file),
     )
 
 
@@ -115,16 +127,25 @@ def find_patches(patches: PatchSet, locations: PatchLocations, noise: str) -> ND
 
     Returns:
         (n,) indices into `patches`.
+
+    Raises:
+        DoapError: If the set lacks a sequence or row of the list; names the line.
     """
     blocks = sequence_blocks(patches)
-    missing = sorted(set(locations.sequence_names) - set(blocks))
-    if missing:
-        raise DoapError(f"the list names {len(missing)} sequences that are not in the set: {', '.join(missing[:3])}")
-    starts, rows = np.array([blocks[name] for name in locations.sequence_names]).T[:, locations.sequences]
+    names = locations.sequence_names
+    absent = np.array([name not in blocks for name in names])[locations.sequences]
+    if absent.any():
+        first = int(np.argmax(absent))
+        name = names[locations.sequences[first]]
+        raise DoapError(f"{locations.describe_place(first)} names {name}, a sequence not in the set; {OTHER_LISTS}")
+    # A name that only the other halves of pairs have may be absent.
+    starts, rows = np.array([blocks.get(name, (0, 0)) for name in names]).T[:, locations.sequences]
     if (locations.rows >= rows).any():
         first = int(np.argmax(locations.rows >= rows))
-        name = locations.sequence_names[locations.sequences[first]]
-        raise DoapError(f"the list names row {locations.rows[first]} of {name}, which has {rows[first]} rows")
+        raise DoapError(
+            f"{locations.describe_place(first)} names row {locations.rows[first]} of "
+            f"{names[locations.sequences[first]]}, which has {rows[first]} rows; {OTHER_LISTS}"
+        )
     strip_of = np.array([0] + [list(STRIPS.values()).index((i, NOISES.index(noise))) for i in range(1, IMAGES + 1)])
     return np.asarray(starts + strip_of[locations.images] * rows + locations.rows, np.int64)
 

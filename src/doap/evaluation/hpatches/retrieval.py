@@ -6,6 +6,7 @@ constant descriptor scores 100. The tie-aware rule gives ties no order.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -152,7 +153,7 @@ def _find_copies(patches: PatchSet, queries: PatchLocations) -> NDArray[np.int64
     indices = []
     for noise in NOISES[1:]:
         for image in range(1, IMAGES + 1):
-            copies = PatchLocations(queries.sequence_names, queries.sequences, queries.images + image, queries.rows)
+            copies = replace(queries, images=queries.images + image)
             indices.append(find_patches(patches, copies, noise))
     return np.stack(indices, axis=1)
 
