@@ -7,11 +7,14 @@ The pairs select the extents, so they must not be used for testing. They have th
 with labelled points the rate of correct matches is measured as well, but AP decides. The grid has steps of √2. The
 search starts at the extent of the training and moves to the better neighbour until both neighbours are worse.
 
-The result is written after each measurement. Measurements of the same weights, pairs and number of keypoints that it
-already contains, for any models, are not repeated, so an interrupted search can be resumed.
+The result is written after each measurement. Measurements of the same weights that it already contains, for any models,
+are not repeated, so an interrupted search can be resumed. A result records the content of its pairs and the number of
+keypoints; one with others, or without a record, is refused.
 """
 
 import argparse
+import hashlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -23,6 +26,7 @@ from rich.progress import TaskID
 
 import doap
 from doap.cli.console import choose_device, counting_bar
+from doap.datasets.sets.image_pairs import find_pairs
 from doap.errors import DoapError
 from doap.evaluation.harness.methods import to_inference
 from doap.evaluation.harness.result import Result, Score, read_result
@@ -34,39 +38,50 @@ from doap.types import Progress
 DETECTORS = ("dog", "harris-affine")
 EXTENTS = (3.0, 4.5, 6.0, 8.5, 12.0, 17.0, 24.0, 34.0, 48.0)
 FIGURE = re.compile(r"AP % on (\d+ )?validation pairs")  # on cards: the beginning of the figures that are written here
+PAIRS_SHA256 = "pairs sha256"  # setting of a result: the content of the pairs
 
 
 class Measurements:
     """Measured scores, written to a file after each one.
 
     Args:
-        output: File of the result; its scores are reused if they were measured with the same settings.
+        output: File of the result; its scores of models whose weights are still shipped are reused.
         pairs: Folder of image pairs.
         keypoints: Number of strongest keypoints per image.
+
+    Raises:
+        DoapError: If the file has scores of other pairs or keypoints, or does not record its pairs.
     """
 
     def __init__(self, output: Path, pairs: Path, keypoints: int) -> None:
         self.output = output
-        self.settings: dict[str, Any] = {"data": pairs.resolve().name, "keypoints": keypoints, "extents": list(EXTENTS)}
+        self.settings: dict[str, Any] = {"data": pairs.resolve().name, PAIRS_SHA256: hash_pairs(pairs),
+                                         "keypoints": keypoints, "extents": list(EXTENTS)}  # fmt: skip
         self.weights: dict[str, str] = {}
         self.scores: list[Score] = []
         if output.exists():
-            self._reuse(read_result(output))
+            earlier = read_result(output)
+            self._check(earlier, pairs)
+            self._reuse(earlier)
+
+    def _check(self, earlier: Result, pairs: Path) -> None:
+        difference = ""
+        if PAIRS_SHA256 not in earlier.settings:
+            difference = "does not record which pairs its scores are of"
+        elif earlier.settings[PAIRS_SHA256] != self.settings[PAIRS_SHA256]:
+            difference = f"has scores of other pairs than {pairs}"
+        elif (keypoints := earlier.settings.get("keypoints")) != self.settings["keypoints"]:
+            difference = f"has scores with {keypoints} keypoints, not {self.settings['keypoints']}"
+        if difference:
+            raise DoapError(f"{self.output}: {difference}; remove it, or write to another file")
 
     def _reuse(self, earlier: Result) -> None:
-        """Keep the scores with the same pairs and keypoints whose weights are still shipped."""
-        if any(earlier.settings.get(key) != self.settings[key] for key in ("data", "keypoints")):
-            return
+        """Keep the scores whose weights are still shipped."""
         for model in earlier.methods:
             card = find_card(model["name"]) if model["name"] in doap.list_models() else None
             if card is not None and card.sha256 == model["sha256"]:
                 self.weights[card.name] = card.sha256
-        # Version 0.1 called the rate of correct matches "right".
-        self.scores = [
-            {"correct" if key == "right" else key: value for key, value in score.items()}
-            for score in earlier.scores
-            if score["descriptor"] in self.weights
-        ]
+        self.scores = [score for score in earlier.scores if score["descriptor"] in self.weights]
         self.settings["pairs"] = earlier.settings["pairs"]
 
     def curve(self, name: str, detector: str) -> dict[float, float]:
@@ -85,6 +100,25 @@ class Measurements:
         methods = [{"name": name, "sha256": self.weights[name]} for name in sorted(self.weights)]
         result = Result(benchmark="extents", settings=self.settings, methods=methods, scores=self.scores)
         result.write_json(self.output)
+
+
+def hash_pairs(folder: Path) -> str:
+    """Return the SHA-256 of the names and contents of the files of all pairs, and of homographies without a file."""
+    parts = [part for pair in find_pairs(folder) for part in (pair.first, pair.second, pair.ground_truth)]
+    hashes = {path: _hash_file(path) for path in {part for part in parts if isinstance(part, Path)}}
+    lines = [
+        f"{os.path.relpath(part, folder)} {hashes[part]}" if isinstance(part, Path) else part.tobytes().hex()
+        for part in parts
+    ]
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+
+def _hash_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DoapError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def next_extent(curve: dict[float, float], start: float) -> float | None:

@@ -19,7 +19,7 @@ from doap.evaluation.image_pairs.scoring import score_pair
 from doap.networks import registry
 from doap.networks.card import read_card, write_card
 from doap.networks.descriptor import Descriptor
-from support.sets.small_pairs import write_pair
+from support.sets.small_pairs import write_pair, write_sequence
 
 NAMES = ("doap-demo-128", "doap-demo-256b")
 
@@ -53,7 +53,8 @@ def test_scores_are_those_of_eval_pairs_and_cards_hold_the_best_extents(weights_
     options = ["--pairs", str(pairs), "-o", str(tmp_path / "extents.json"), "--keypoints", "120", "--device", "cpu"]
     extents.main(options)
     result = read_result(tmp_path / "extents.json")
-    assert result.settings == {"data": "pairs", "pairs": 2, "keypoints": 120, "extents": [2.0, 9.0]}
+    assert result.settings == {"data": "pairs", "pairs sha256": extents.hash_pairs(pairs), "pairs": 2,
+                               "keypoints": 120, "extents": [2.0, 9.0]}  # fmt: skip
     assert result.methods[0] == {"name": NAMES[0], "sha256": before.sha256}
     assert len(result.scores) == 2 * 2 * 2
     for row in result.scores:
@@ -125,21 +126,55 @@ def test_an_interrupted_search_is_resumed_and_other_weights_are_measured_again(
     calls.clear()
     extents.main([*options, str(tmp_path / "stopped.json")])
     assert {name for name, *_ in calls} == {card.name}
-    extents.main([*options[:2], "--keypoints", "60", "--device", "cpu", "-o", str(tmp_path / "stopped.json")])
-    assert read_result(tmp_path / "stopped.json").settings["keypoints"] == 60
 
 
-def test_scores_of_version_0_1_are_reused(weights_folder: Path, tmp_path: Path) -> None:
-    write_pair(tmp_path / "pairs" / "0", 0)
-    options = ["--pairs", str(tmp_path / "pairs"), "--keypoints", "80", "-o", str(tmp_path / "e.json")]
-    extents.main([NAMES[0], *options, "--device", "cpu"])
-    text = (tmp_path / "e.json").read_text()
-    assert text.count('"correct":') == 4
-    (tmp_path / "e.json").write_text(text.replace('"correct":', '"right":'))
-    old = extents.Measurements(tmp_path / "e.json", tmp_path / "pairs", 80)
-    assert len(old.scores) == 4
-    assert all(set(score) == {"descriptor", "detector", "extent", "ap", "correct"} for score in old.scores)
+def test_results_of_other_pairs_keypoints_or_without_a_record_are_refused(
+    weights_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert weights_folder.exists()
+    for folder, seed in (("one", 0), ("two", 1)):
+        write_pair(tmp_path / folder / "val" / "0", seed)
+    output = tmp_path / "e.json"
+    words = [NAMES[0], "-o", str(output), "--device", "cpu", "--detectors", "dog"]
+    extents.main([*words, "--pairs", str(tmp_path / "one" / "val"), "--keypoints", "80"])
+    measured = read_result(output)
+
+    def never(*_: object) -> PairsScore:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(PairsEvaluator, "evaluate_at", never)
+    (tmp_path / "one").rename(tmp_path / "moved")  # the same content
+    extents.main([*words, "--pairs", str(tmp_path / "moved" / "val"), "--keypoints", "80"])
+    settings = {key: value for key, value in measured.settings.items() if key != "pairs sha256"}
+    for result, folder, keypoints, difference in (
+        (measured, "two", "80", f"has scores of other pairs than {tmp_path / 'two' / 'val'}"),
+        (measured, "moved", "60", "has scores with 80 keypoints, not 60"),
+        (measured.model_copy(update={"settings": settings}), "moved", "80", "does not record which pairs its scores "),
+    ):
+        result.write_json(output)
+        before = output.read_bytes()
+        with pytest.raises(SystemExit) as ended:
+            extents.main([*words, "--pairs", str(tmp_path / folder / "val"), "--keypoints", keypoints])
+        assert str(ended.value.code).startswith(f"{output}: {difference}")
+        assert str(ended.value.code).endswith("; remove it, or write to another file")
+        assert output.read_bytes() == before
+
+
+def test_the_hash_of_pairs_depends_on_images_names_and_homographies(tmp_path: Path) -> None:
+    write_pair(tmp_path / "pair" / "0", 0)
+    write_sequence(tmp_path / "sequence" / "a", 0)
+    first = {name: extents.hash_pairs(tmp_path / name) for name in ("pair", "sequence")}
+    assert len(set(first.values())) == 2
+    np.savetxt(tmp_path / "sequence" / "a" / "H1to3p", np.eye(3))
+    assert extents.hash_pairs(tmp_path / "sequence") != first["sequence"]
+    for change in (
+        lambda pair: shutil.copy(pair / "a.png", pair / "b.png"),
+        lambda pair: (pair / "b.png").rename(pair / "c.png"),
+        lambda pair: np.savetxt(pair / "H.txt", np.eye(3)),
+    ):
+        before = extents.hash_pairs(tmp_path / "pair")
+        change(tmp_path / "pair" / "0")
+        assert extents.hash_pairs(tmp_path / "pair") != before
 
 
 def test_detectors_can_be_measured_one_after_the_other(weights_folder: Path, tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ def test_every_best_ap_of_the_extents_is_on_a_card() -> None:
 def test_the_best_extent_of_each_model_is_in_bold_and_drawn(measured: Result, tmp_path: Path) -> None:
     text = "\n".join(model_pages.render_extents(model_pages.EXTENTS, measured, model_pages.shipped_cards()))
     assert "over 148 image pairs" in text
+    recorded = measured.model_copy(update={"settings": {**measured.settings, "pairs sha256": "0" * 64}})
+    recorded_text = "\n".join(model_pages.render_extents(model_pages.EXTENTS, recorded, model_pages.shipped_cards()))
+    assert recorded_text == text
     assert "| dog, extent | 6 | 8.5 |" in text
     assert "| doap-demo-128 | 61.0 | **70.0** |" in text
     assert "| doap-demo-256b | **50.0** | 49.0 |" in text
