@@ -43,9 +43,10 @@ def repeated_benchmark(result: Result, root: Path, device: str) -> Benchmark:
         return HPatches(data, settings["split"], settings["tasks"], settings["seed"], device=device)
     if result.benchmark == "oxford":
         keypoints = None if settings["keypoints"] == "all" else settings["keypoints"]
-        # The first results had one protocol and one shape of frames, and did not record them.
+        # The first results had one protocol, shape of frames and overlap error, and did not record them.
         protocol, frames = settings.get("protocol", "doap"), settings.get("frames", "detected")
-        return Oxford(data, settings["detector"], common_extent(result), keypoints, protocol, frames=frames)
+        overlap_error = settings.get("overlap error")
+        return Oxford(data, settings["detector"], common_extent(result), keypoints, protocol, overlap_error, frames)
     raise DoapError(f"results of {result.benchmark} cannot be measured again here, only those of hpatches and oxford")
 
 

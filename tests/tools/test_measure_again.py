@@ -18,7 +18,9 @@ MODEL = "doap-tiny-128"
 def recorded(tmp_path: Path) -> Path:
     """A result of two descriptors, whose data is named relative to the folder of the test."""
     write_sequence(tmp_path / "data" / "oxford" / "graf", seed=1)
-    benchmark = Oxford(tmp_path / "data" / "oxford", "dog", extent=12.0, keypoints=60, protocol="vlbenchmarks")
+    benchmark = Oxford(
+        tmp_path / "data" / "oxford", "dog", extent=12.0, keypoints=60, protocol="vlbenchmarks", overlap_error=0.2
+    )
     result = benchmark.evaluate(open_methods([MODEL, "sift"], extent=12.0, detector="dog"))
     file = tmp_path / "recorded.json"
     result.model_copy(update={"settings": {**result.settings, "data": "data/oxford"}}).write_json(file)
@@ -54,6 +56,17 @@ def test_a_check_compares_and_writes_nothing(
         f"recorded.json, {MODEL}: largest difference 0.00",
         "recorded.json, rootsift: new",
     ]
+
+
+def test_the_overlap_error_of_a_result_is_repeated(recorded: Path, tmp_path: Path) -> None:
+    result = read_result(recorded)
+    repeated = measure_again.repeated_benchmark(result, tmp_path, "cpu")
+    assert isinstance(repeated, Oxford)
+    assert (repeated.protocol, repeated.overlap_error) == ("vlbenchmarks", 0.2)
+    other = {key: value for key, value in result.settings.items() if key != "overlap error"}
+    repeated = measure_again.repeated_benchmark(result.model_copy(update={"settings": other}), tmp_path, "cpu")
+    assert isinstance(repeated, Oxford)
+    assert repeated.overlap_error is None
 
 
 def test_prefixes_that_a_result_has_are_measured_with_their_model() -> None:

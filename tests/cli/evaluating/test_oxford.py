@@ -84,6 +84,7 @@ def test_the_protocol_of_vlbenchmarks_with_vlfeats_frames(doap: Doap, sequences:
     assert status == 0
     stricter = json.loads((tmp_path / "o.json").read_text())
     assert "overlap error under 0.2" in stricter["settings"]["correspondences"]
+    assert (settings["overlap error"], stricter["settings"]["overlap error"]) == (0.5, 0.2)
     fewer = [row["correspondences"] for row in stricter["scores"]]
     assert all(few < row["correspondences"] for few, row in zip(fewer, result["scores"], strict=True))
     assert ap != [row["ap"] for row in stricter["scores"]]

@@ -69,6 +69,7 @@ class Oxford:
         reader = PairReader(self.detector, self.keypoints, frames=self.frames)
         pairs = find_oxford(self.data)
         score, rule = self._scorer()
+        chosen = {"overlap error": self._overlap_error} if self.protocol == "vlbenchmarks" else {}
         scores = score_all(map(reader.open, pairs), len(pairs), methods, progress, score)
         return Result(
             benchmark=self.name,
@@ -79,6 +80,7 @@ class Oxford:
                 "keypoints": "all" if self.keypoints is None else self.keypoints,
                 "frames": self.frames,
                 "protocol": self.protocol,
+                **chosen,
                 "correspondences": rule,
                 "statistics": significance.RULE,
                 "paper's six": PAPER_SEQUENCES,
@@ -92,8 +94,12 @@ class Oxford:
         """Return the function that scores a pair by the protocol, and its rule in words."""
         if self.protocol == "doap":
             return score_pair, correspondences.RULE
-        scorer = VlbenchmarksScorer(self.overlap_error or correspondences.OVERLAP_ERROR)
+        scorer = VlbenchmarksScorer(self._overlap_error)
         return scorer, scorer.rule
+
+    @property
+    def _overlap_error(self) -> float:
+        return self.overlap_error or correspondences.OVERLAP_ERROR
 
     @staticmethod
     def tables(result: Result) -> list[Table]:
