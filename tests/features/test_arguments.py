@@ -61,6 +61,13 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "size of patches": (lambda: doap.extract_patches(IMAGE, FRAMES, 0, 5.0), "at least 1 pixel, not 0"),
     "extent of patches": (lambda: doap.extract_patches(IMAGE, FRAMES, 32, -1), "extent must be positive"),
     "extent of methods": (lambda: doap.open_methods(["sift"], extent=np.nan), "extent must be positive"),
+    "no size": (lambda: features(size=None), r"size must be \(height, width\), two whole numbers of pixels, not None"),
+    "number as size": (lambda: features(size=80), "two whole numbers of pixels, not 80"),
+    "file of features": (lambda: Features.load(3), "the file must be a path or a name, not 3"),  # type: ignore[arg-type]
+    "no file": (lambda: Features.load(None), "the file must be a path or a name, not NoneType"),  # type: ignore[arg-type]
+    "bytes as file": (lambda: FIRST.save(b"a.npz"), "the file must be a path or a name, not b'a.npz'"),  # type: ignore[arg-type]
+    "file of matches": (lambda: Matches.load(3), "the file must be a path or a name, not 3"),  # type: ignore[arg-type]
+    "file of a picture": (lambda: FIRST.draw(IMAGE, 3), "the file must be a path or a name, not 3"),  # type: ignore[arg-type]
     "shape of frames": (lambda: doap.extract_patches(IMAGE, FRAMES[:, :, :2], 32, 5.0), r"frames must be \(N, 2, 3\)"),
 }
 
@@ -96,6 +103,18 @@ def test_reversed_arrays_are_used_as_they_are() -> None:
     np.testing.assert_array_equal(patches[::-1], doap.extract_patches(mirrored, FRAMES, 32, 5.0))
     described = doap.describe_keypoints(IMAGE[::-1, ::-1], FRAMES, MODEL).descriptors
     np.testing.assert_array_equal(described, doap.describe_keypoints(mirrored, FRAMES, MODEL).descriptors)
+
+
+@pytest.mark.parametrize("size", [(80, 90), [80, 90], np.array([80, 90])])
+def test_a_size_may_be_any_pair(size: Any) -> None:
+    height, width = features(size=size).size
+    assert (height, width) == (80, 90)
+
+
+def test_the_name_of_an_image_is_no_number(tmp_path: Path) -> None:
+    FIRST.save(tmp_path / "features.h5")
+    with pytest.raises(DoapError, match=r"features\.h5: the name of an image or a pair must be a string, not int"):
+        Features.load(tmp_path / "features.h5", image=3)  # type: ignore[arg-type]
 
 
 def test_paths_may_be_strings(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_path
 from doap.features.image_input import ImageLike, read_image, shrink_image
 from doap.files import atomic_file, check_output, printable
 from doap.types import Frames, Grey
@@ -34,8 +34,10 @@ SUBPIXEL_BITS = 4  # OpenCV's fixed-point coordinates
 MAX_COORDINATE = 1e7  # of points in pixels: far outside of any picture, and in the range of OpenCV's integers
 
 
-def check_picture_format(path: Path) -> None:
+def check_picture_format(path: str | Path) -> None:
     """Raise a `DoapError` if `draw_matches` cannot write this file, or not in its format."""
+    check_path("the file", path)
+    path = Path(path)
     if path.suffix.lower() not in FORMATS:
         raise DoapError(f"{path}: figures are written as .png, .jpg or .pdf")
     check_output(path)
@@ -88,7 +90,7 @@ def draw_image_matches(
         (H, W, 3) uint8 RGB picture.
     """
     if path is not None:
-        check_picture_format(Path(path))
+        check_picture_format(path)
     reduced = [_reduce(image, size, ends) for image, size, ends in zip(images, sizes, points, strict=True)]
     (first, first_points), (second, second_points) = reduced
     picture = render_matches(first, second, first_points, second_points, title)
@@ -109,7 +111,7 @@ def draw_keypoints(image: ImageLike, frames: Frames, size: tuple[int, int], path
         (H, W, 3) uint8 RGB picture; images wider or higher than 2,400 pixels are reduced.
     """
     if path is not None:
-        check_picture_format(Path(path))
+        check_picture_format(path)
     # The centre, the end of the x axis, and points of the ellipse, in the frame's own coordinates.
     angles = np.linspace(0, 2 * np.pi, ELLIPSE_POINTS, endpoint=False)
     unit = np.vstack([[(0, 0), (1, 0)], np.stack([np.cos(angles), np.sin(angles)], 1)])

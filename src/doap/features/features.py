@@ -56,7 +56,7 @@ class Features:
             raise DoapError(f"descriptors must be floating-point, or bits in uint8, not {self.descriptors.dtype}")
         if self.responses is not None and self.responses.shape != (count,):
             raise DoapError(f"responses must be ({count},), one per frame, not {self.responses.shape}")
-        if len(self.size) != 2 or not all(_is_side(side) for side in self.size):
+        if not _is_size(self.size):
             raise DoapError(f"size must be (height, width), two whole numbers of pixels, not {self.size}")
         if not isinstance(self.model, str):
             raise DoapError(f"model must be the name of a model, not {type(self.model).__name__}")
@@ -146,7 +146,7 @@ class Features:
         Raises:
             DoapError: For another suffix, or if binary descriptors are to be stored in a reduced precision.
         """
-        save_record(Path(path), self.to_record(precision))
+        save_record(path, self.to_record(precision))
 
     @classmethod
     def load(cls, path: str | Path, model: str | Descriptor | None = None, image: str | None = None) -> "Features":
@@ -165,7 +165,7 @@ class Features:
         """
         where = f"{path}: {image}" if image else str(path)
         name = model.name if isinstance(model, Descriptor) else model
-        return cls.from_record(load_record(Path(path), image), where, name)
+        return cls.from_record(load_record(path, image), where, name)
 
     def to_record(self, precision: StoredPrecision = "float32") -> Record:
         """Return the entries of a file; see `doap.features.storage`."""
@@ -210,6 +210,14 @@ class Features:
         if model is not None and features.model != model:
             raise DoapError(f"{where}: features of {features.model}, not of {model}; describe the image again")
         return features
+
+
+def _is_size(size: tuple[int, int]) -> bool:
+    try:
+        height, width = size
+    except (TypeError, ValueError):  # no pair
+        return False
+    return _is_side(height) and _is_side(width)
 
 
 def _is_side(side: object) -> bool:

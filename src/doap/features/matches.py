@@ -153,7 +153,7 @@ class Matches:
 
     def save(self, path: str | Path) -> None:
         """Write the matches to a NumPy archive (.npz) or an HDF5 file (.h5), atomically."""
-        save_record(Path(path), self.to_record())
+        save_record(path, self.to_record())
 
     @classmethod
     def load(cls, path: str | Path, pair: str | None = None) -> "Matches":
@@ -167,7 +167,7 @@ class Matches:
             DoapError: If the file is missing, damaged or of a newer version.
         """
         where = f"{path}: {pair}" if pair else str(path)
-        return cls.from_record(load_record(Path(path), pair), where)
+        return cls.from_record(load_record(path, pair), where)
 
     def to_record(self) -> Record:
         """Return the entries of a file; see `doap.features.storage`."""

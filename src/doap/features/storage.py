@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_path
 from doap.files import atomic_file
 from doap.parsing.array_files import MAX_BYTES, read_archive
 from doap.parsing.hdf5_files import HDF5_SUFFIXES, check_dataset, children, get_child
@@ -24,13 +24,13 @@ FORMAT = 2  # version of the records; archives of version 1 have no entry `forma
 SUFFIXES = (".npz", *HDF5_SUFFIXES)
 
 
-def save_record(path: Path, record: Record) -> None:
+def save_record(path: str | Path, record: Record) -> None:
     """Write a record to a .npz or .h5 file, atomically.
 
     Raises:
-        DoapError: For another suffix, or if the file cannot be written.
+        DoapError: If it is no path, for another suffix, or if the file cannot be written.
     """
-    check_suffix(path)
+    path = _to_path(path)
     try:
         with atomic_file(path) as temporary:
             if path.suffix == ".npz":
@@ -46,7 +46,7 @@ def save_record(path: Path, record: Record) -> None:
         raise DoapError(f"{path}: cannot be written ({error.strerror or error}); choose another path") from error
 
 
-def load_record(path: Path, image: str | None = None) -> Record:
+def load_record(path: str | Path, image: str | None = None) -> Record:
     """Read the record of a .npz or .h5 file.
 
     Args:
@@ -56,9 +56,11 @@ def load_record(path: Path, image: str | None = None) -> Record:
     Raises:
         DoapError: If the file is missing, damaged, or of a newer version.
     """
-    check_suffix(path)
+    path = _to_path(path)
     if not path.is_file():
         raise DoapError(f"{path}: no such file")
+    if image is not None and not isinstance(image, str):
+        raise DoapError(f"{path}: the name of an image or a pair must be a string, not {type(image).__name__}")
     if image is not None and path.suffix == ".npz":
         raise DoapError(f"{path}: an archive of one record, without names; leave out {image}")
     try:
@@ -101,10 +103,13 @@ def _read_array(name: str, item: "h5py.Dataset") -> NDArray[Any]:
     return array
 
 
-def check_suffix(path: Path) -> None:
-    """Raise a `DoapError` if the suffix is not one of `SUFFIXES`."""
+def _to_path(value: str | Path) -> Path:
+    """Return a path; raise a `DoapError` if it is none, or its suffix is not one of `SUFFIXES`."""
+    check_path("the file", value)
+    path = Path(value)
     if path.suffix not in SUFFIXES:
         raise DoapError(f"{path}: features and matches are stored as .npz or .h5")
+    return path
 
 
 def _versioned(record: Record) -> Record:
