@@ -1,5 +1,7 @@
+import itertools
+import weakref
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from doap.choices import DEFAULT_DETECTOR
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.harness.result import Score, read_result
+from doap.evaluation.image_pairs import warped as warped_module
 from doap.evaluation.image_pairs.scoring import ImagePair, View, score_all
 from doap.evaluation.image_pairs.warped import (
     Warped,
@@ -23,8 +26,10 @@ from doap.features import FrameDescriber
 from doap.geometry.ellipses import scales
 from doap.geometry.ground_truth import from_homography
 from doap.geometry.homographies import invert_homography
+from doap.images.detectors import DETECTORS
 from doap.images.extraction import Pyramid
 from doap.images.frames import detect_dog, transform_frames
+from doap.images.reading import read_grey
 from doap.images.warping import warp
 from doap.networks.baselines.sift import Sift
 from doap.types import Descriptors, Frames, Grey, Kind
@@ -147,7 +152,7 @@ def test_the_benchmark_gives_a_result_a_table_and_a_figure(photo: Grey, tmp_path
     steps: list[tuple[str, int, int | None]] = []
     benchmark = Warped([tmp_path / "photos"], copies=2, keypoints=100, seed=3)
     result = benchmark.evaluate(methods, lambda *step: steps.append(step))
-    assert steps == [("making copies", n, 2) for n in (1, 2)] + [("matching", n, 4) for n in range(1, 5)]
+    assert steps == [("matching", n, 8) for n in range(1, 5)]  # of two photos; the flat one is left out
     expected = make_pairs(str(tmp_path / "photos" / "a.png"), photo[:256, :256], 2, 100, seed=3)
     assert result.scores == [score_warped(pair, method) for pair in expected for method in methods]
     assert result.settings == {
@@ -171,6 +176,45 @@ def test_the_benchmark_gives_a_result_a_table_and_a_figure(photo: Grey, tmp_path
     widths = np.sort(np.unique((pixels == (0x45, 0x75, 0xB4)).all(2).sum(1)))[[0, -1]]
     assert widths[0] == 0  # above and below the bars
     assert widths[1] > 0.5 * pixels.shape[1] * float(next(iter(rows.values()))["mAP"]) / 108
+
+
+def test_photos_are_evaluated_one_after_the_other_as_if_all_were_in_memory(
+    photo: Grey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name, part in (("a", photo[:200, :200]), ("b", photo[150:400, 100:400]), ("c", photo[200:, 200:])):
+        Image.fromarray(part).save(folder / f"{name}.png")
+    first, second = (
+        open_methods(["doap-demo-128", "sift"], cache=DescriptorCache(tmp_path / name), detector=DEFAULT_DETECTOR)
+        for name in ("first", "second")
+    )
+    paths = [folder / f"{name}.png" for name in "abc"]
+    together = [
+        pair for seed, path in enumerate(paths, 7) for pair in make_pairs(str(path), read_grey(path), 2, 80, seed)
+    ]
+    expected = score_all(together, len(together), first, score=score_warped)
+    images: list[weakref.ref[Grey]] = []
+
+    def make_and_count(*arguments: Any) -> list[ImagePair]:
+        assert all(image() is None for image in images[:-4])  # of photos before the last one
+        pairs = make_pairs(*arguments)
+        images.extend(weakref.ref(view.image) for pair in pairs for view in (pair.first, pair.second))
+        return pairs
+
+    monkeypatch.setattr(warped_module, "make_pairs", make_and_count)
+    assert Warped([folder], copies=2, keypoints=80, seed=7).evaluate(second).scores == expected
+    assert len(images) == 2 * 2 * 3
+
+
+def test_a_photo_whose_copies_all_lack_keypoints_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(np.full((90, 90), 128, np.uint8)).save(tmp_path / "faint.png")
+    first = np.array([[[3, 0, 40], [0, 3, 40]]], np.float32)
+    found = itertools.cycle([first, first[:0], first[:0]])
+    monkeypatch.setitem(DETECTORS, DEFAULT_DETECTOR, lambda *_: next(found))
+    methods = open_methods(["sift"], cache=DescriptorCache(tmp_path / "cache"), detector=DEFAULT_DETECTOR)
+    with pytest.raises(DoapError, match=r"faint\.png: no keypoint found in its warped copies; is it nearly flat"):
+        Warped([tmp_path], copies=2).evaluate(methods)
 
 
 def test_without_a_usable_photo_there_is_no_result(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ the same ones. Each keypoint of the photo retrieves its nearest neighbour in the
 distance, and Average Precision is computed over that list, as in the Oxford protocol.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -44,8 +44,8 @@ CORRECT_SCALE = 1.5
 class Warped:
     """Matching of photos with warped copies; a `Benchmark`.
 
-    A photo that cannot be read or has no keypoint is left out and listed in the settings of the result under
-    "left out".
+    A photo that cannot be read, or has no keypoint in itself or in all of its copies, is left out and listed in the
+    settings of the result under "left out".
 
     Attributes:
         data: Photos, or folders of photos.
@@ -67,16 +67,10 @@ class Warped:
         Raises:
             DoapError: If no photo can be used.
         """
-        paths, pairs, left_out = find_photos(list(self.data)), list[ImagePair](), list[str]()
-        for index, path in enumerate(paths):
-            try:
-                pairs += make_pairs(str(path), read_grey(path), self.copies, self.keypoints, self.seed + index)
-            except DoapError as error:
-                left_out.append(str(error))
-            progress("making copies", index + 1, len(paths))
-        if not pairs:
+        paths, left_out = find_photos(list(self.data)), list[str]()
+        scores = score_all(self._pairs(paths, left_out), len(paths) * self.copies, methods, progress, score_warped)
+        if not scores:
             raise DoapError("; ".join(left_out))
-        scores = score_all(pairs, len(pairs), methods, progress, score_warped)
         return Result(
             benchmark=self.name,
             settings={
@@ -91,6 +85,17 @@ class Warped:
             scores=scores,
             comparisons=compare_all(scores),
         )
+
+    def _pairs(self, paths: Sequence[Path], left_out: list[str]) -> Iterator[ImagePair]:
+        """Yield the pairs, those of one photo in memory at a time; append the errors of other photos to `left_out`."""
+        for index, path in enumerate(paths):
+            try:
+                pairs = make_pairs(str(path), read_grey(path), self.copies, self.keypoints, self.seed + index)
+            except DoapError as error:
+                left_out.append(str(error))
+                continue
+            yield from pairs
+            del pairs  # before the next are made
 
     @staticmethod
     def tables(result: Result) -> list[Table]:
@@ -116,7 +121,7 @@ def make_pairs(name: str, photo: Grey, copies: int, keypoints: int, seed: int) -
         seed: Seed of the homographies and photometric changes.
 
     Raises:
-        DoapError: If the photo has no keypoint.
+        DoapError: If the photo or all of its copies have no keypoint.
     """
     photo = _scale_down(photo)
     random = np.random.default_rng(seed)
@@ -133,6 +138,8 @@ def make_pairs(name: str, photo: Grey, copies: int, keypoints: int, seed: int) -
         if len(second.frames):
             ground_truth = from_homography(homography, photo.shape)
             pairs.append(ImagePair(name, f"{name}/{index}", first, second, ground_truth))
+    if not pairs:
+        raise DoapError(f"{name}: no keypoint found in its warped copies; is it nearly flat or tiny?")
     return pairs
 
 
