@@ -22,7 +22,7 @@ from doap.app.match.pair import MatchOptions, MethodResult, match_pictures
 from doap.app.match.pictures import Picture, read_picture
 from doap.app.match.session import MatchSession, SessionStore
 from doap.app.settings import AppSettings
-from doap.bridges.colmap.cameras import read_image_camera
+from doap.bridges.colmap.cameras import ImageCamera, read_image_camera
 from doap.features import Features
 from doap.images.reading import read_grey
 from doap.types import no_step_progress
@@ -100,13 +100,41 @@ def test_the_colmap_folder_has_images_keypoints_and_geometry(
     assert np.abs(mapped[:, :2] / mapped[:, 2:] - (second + 0.5)).max() <= session.options.threshold * 1.5
 
 
-def test_turned_compressed_tiff_pictures_are_written_for_colmap(tmp_path: Path) -> None:
+@pytest.mark.parametrize("orientation", range(2, 9))
+@pytest.mark.parametrize("compression", ["raw", "tiff_lzw"])
+def test_turned_tiff_pictures_are_written_upright(tmp_path: Path, compression: str, orientation: int) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6
+    exif[0x0112] = orientation
     pixels = np.arange(60 * 90, dtype=np.uint32).reshape(60, 90) % 251
-    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "a.tif", exif=exif, compression="tiff_lzw")
+    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "a.tif", exif=exif, compression=compression)
     _copy(tmp_path / "a.tif", tmp_path / "b.tif")
-    np.testing.assert_array_equal(read_grey(tmp_path / "b.tif"), np.rot90(pixels, -1))
+    copy = read_grey(tmp_path / "b.tif", exif_rotation=False)
+    np.testing.assert_array_equal(copy, read_grey(tmp_path / "a.tif"))
+    turned = {2: pixels[:, ::-1], 3: np.rot90(pixels, 2), 4: pixels[::-1], 5: pixels.T,
+              6: np.rot90(pixels, -1), 7: np.rot90(pixels, 2).T, 8: np.rot90(pixels)}  # fmt: skip
+    np.testing.assert_array_equal(copy, turned[orientation])
+
+
+def test_turned_tiff_pictures_keep_camera_and_focal_length(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif.update({0x0112: 6, 0x010F: "Maker", 0x0110: "Model"})
+    exif.get_ifd(0x8769).update({0xA405: 28, 0x920A: 4.5})
+    exif.get_ifd(0x8825)[1] = "N"
+    pixels = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.tif", exif=exif.tobytes())
+    _copy(tmp_path / "a.tif", tmp_path / "b.tif")
+    assert read_image_camera(tmp_path / "b.tif") == ImageCamera((200, 300), 240.0, "Maker Model")
+    with Image.open(tmp_path / "b.tif") as copy:
+        kept = copy.getexif()
+        assert 0x0112 not in kept
+        assert kept.get_ifd(0x8769) == {0xA405: 28, 0x920A: 4.5}
+        assert kept.get_ifd(0x8825) == {1: "N"}
+    pycolmap = pytest.importorskip("pycolmap")
+    first, second = (pycolmap.Bitmap.read(str(tmp_path / name), as_rgb=True) for name in ("a.tif", "b.tif"))
+    np.testing.assert_array_equal(first.to_array(), pixels)  # as stored
+    np.testing.assert_array_equal(second.to_array(), np.rot90(pixels, -1))
+    assert first.exif_focal_length() == second.exif_focal_length() > 0
+    assert second.exif_camera_model() == first.exif_camera_model().replace("300x200", "200x300")
 
 
 def test_turned_pictures_for_colmap_keep_their_focal_length(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ import shutil
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from PIL import ImageOps
+from PIL import Image, ImageOps
+from PIL.ExifTags import IFD, Base
 
 from doap.app.match.pair import LONGEST_SIDE, MethodResult
 from doap.app.match.session import MatchSession
@@ -27,6 +29,7 @@ from doap.images.reading import ORIENTATION, open_image
 
 STAMP = "doap app"
 QUALITY = 95  # of turned JPEG and WebP pictures
+CAMERA_TAGS = (Base.ImageDescription, Base.Make, Base.Model, Base.Software, Base.DateTime, Base.Artist, Base.Copyright)
 
 
 def write_colmap_folder(session: MatchSession, result: MethodResult, folder: Path) -> None:
@@ -87,12 +90,29 @@ def _copy(source: Path, target: Path) -> None:
     if not source.is_file():
         raise DoapError(f"{source.name}: is no longer on the server; choose the picture again")
     with open_image(source, source.name) as image:
-        if image.getexif().get(ORIENTATION, 1) != 1:
-            upright = ImageOps.exif_transpose(image)
-            options = {} if image.format == "TIFF" else {"quality": QUALITY}  # some compressions of TIFF take none
-            upright.save(target, image.format, exif=upright.getexif(), **options)  # with the focal length
+        exif = image.getexif()
+        if exif.get(ORIENTATION, 1) == 1:
+            shutil.copyfile(source, target)
             return
-    shutil.copyfile(source, target)
+        if image.format == "TIFF":
+            # Pillow writes no EXIF data into compressed TIFF files; the archive of the download is compressed.
+            options: dict[str, Any] = {"exif": _camera_exif(exif).tobytes(), "compression": "raw"}
+            upright = ImageOps.exif_transpose(image)
+        else:
+            upright = ImageOps.exif_transpose(image)
+            options = {"exif": upright.getexif(), "quality": QUALITY}
+        upright.save(target, image.format, **options)
+
+
+def _camera_exif(exif: Image.Exif) -> Image.Exif:
+    """Return the EXIF data of a TIFF picture that has not been decoded, without the tags that describe its pixels."""
+    camera = Image.Exif()
+    camera.update({tag: exif[tag] for tag in CAMERA_TAGS if tag in exif})
+    for ifd in (IFD.Exif, IFD.GPSInfo):
+        values = {tag: value for tag, value in exif.get_ifd(ifd).items() if tag != IFD.Interop}  # a place in the file
+        if values:
+            camera.get_ifd(ifd).update(values)
+    return camera
 
 
 def _identity(session: MatchSession, result: MethodResult) -> Identity:
