@@ -1,6 +1,7 @@
 """The exception for errors that a user can cause, and checks of arguments."""
 
 import os
+from collections.abc import Iterable
 
 MAX_LINE = 2000  # characters; some paths have half as many
 
@@ -30,6 +31,25 @@ def check_number(name: str, value: object) -> None:
         float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError):  # the last by tensors of several values
         raise DoapError(f"{name} must be a number, not {_shown(value)}") from None
+
+
+def check_choice(name: str, value: object, choices: Iterable[str], alternative: str = "") -> None:
+    """Check that an argument is one of the names of a fixed list.
+
+    Args:
+        name: Name of the argument.
+        value: Its value.
+        choices: The names.
+        alternative: What the argument may be as well, for the message.
+
+    Raises:
+        DoapError: If it is none of them.
+    """
+    known = tuple(choices)
+    if not (isinstance(value, str) and value in known):
+        shown = value if value is None or isinstance(value, str) else _shown(value)
+        also = f", or {alternative}" if alternative else ""
+        raise DoapError(f"{name} {shown}: unknown; choose one of {', '.join(known)}{also}")
 
 
 def check_path(name: str, value: object) -> None:

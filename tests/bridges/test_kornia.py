@@ -325,7 +325,7 @@ def test_bad_input_is_one_line(call: Any, line: str) -> None:
 
 @pytest.mark.parametrize("wrong", [{"detector": "odd"}, {"frames": "odd"}, {"num_features": -1}])
 def test_options_are_checked_when_a_detector_is_made(wrong: dict[str, Any]) -> None:
-    with pytest.raises(doap.DoapError, match=r"^no detector 'odd'|^no frame shape 'odd'|must be at least 0"):
+    with pytest.raises(doap.DoapError, match=r"^detector odd: unknown|^frame shape odd: unknown|must be at least 0"):
         FrameDetector(**wrong)
 
 

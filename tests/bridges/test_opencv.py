@@ -300,9 +300,9 @@ def test_options_are_checked(real: DoapFeature2D) -> None:
         opencv.create(real.model, dimensions=64)
     with pytest.raises(DoapError, match="extent must be positive"):
         opencv.create(real.model, extent=0)
-    with pytest.raises(DoapError, match="no detector 'sift'"):
+    with pytest.raises(DoapError, match="detector sift: unknown"):
         opencv.create(real.model, detector="sift")
-    with pytest.raises(DoapError, match="no frame shape 'circle'"):
+    with pytest.raises(DoapError, match="frame shape circle: unknown"):
         opencv.create(real.model, frames="circle")  # type: ignore[arg-type]
     with pytest.raises(DoapError, match="max_keypoints must be at least 0"):
         opencv.create(real.model, max_keypoints=-1)

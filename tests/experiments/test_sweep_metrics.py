@@ -124,7 +124,7 @@ def test_the_metric_follows_the_tests(folder: Path) -> None:
         (["liberty"], "matching", "--metric matching: not of phototour; give --metric fpr95"),
         (["rome"], "retrieval", "--metric retrieval: not of romepatches; give --metric map"),
         ([], "map", "--metric map: needs --test"),
-        (["rome"], "mAP", "--metric mAP: no such metric; choose from fpr95, verification, matching, retrieval, map"),
+        (["rome"], "mAP", "--metric mAP: unknown; choose one of fpr95, verification, matching, retrieval, map"),
         (["rome", "liberty"], None, "--test: folders of phototour and romepatches have no metric in common"),
         (["liberty", "more/liberty"], None, "--test: two folders are called liberty"),
         (["nowhere"], None, "nowhere: not an official folder of Phototour, HPatches or RomePatches"),

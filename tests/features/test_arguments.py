@@ -35,7 +35,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "NaN in the second": (lambda: doap.match(FIRST, features(descriptors=NOT_FINITE)), "descriptor 3 of the second"),
     "NaN as bytes": (lambda: features(descriptors=NOT_FINITE).to_record("uint8"), "NaN or infinity cannot be stored"),
     "no features": (lambda: doap.match(FIRST, FIRST.descriptors), "features, not with ndarray"),  # type: ignore[arg-type]
-    "geometry": (lambda: doap.match(FIRST, SECOND, geometry="affine"), "unknown geometry 'affine'"),  # type: ignore[arg-type]
+    "geometry": (lambda: doap.match(FIRST, SECOND, geometry="affine"), "geometry affine: unknown; "),  # type: ignore[arg-type]
     "negative threshold": (lambda: doap.match(FIRST, SECOND, threshold=-1), "threshold must be a positive"),
     "infinite threshold": (lambda: doap.match(FIRST, SECOND, threshold=np.inf), "threshold must be a positive"),
     "ratio of text": (lambda: doap.match(FIRST, SECOND, ratio="x"), "ratio must be a number, not 'x'"),  # type: ignore[arg-type]

@@ -51,5 +51,5 @@ def test_bits_are_stored_as_they_are() -> None:
 
 
 def test_unknown_precisions_are_refused() -> None:
-    with pytest.raises(DoapError, match="no precision 'int4'; known are float32, float16, uint8"):
+    with pytest.raises(DoapError, match="precision int4: unknown; choose one of float32, float16, uint8"):
         encode(np.ones((1, 4), np.float32), "int4")  # type: ignore[arg-type]

@@ -232,7 +232,7 @@ REFUSED: dict[str, tuple[tuple[Any, Any, Any], dict[str, Any], str]] = {
     "batch": ((PHOTO, [PHOTO, PHOTO], TINY), {}, "two single images"),
     "model": ((PHOTO, PHOTO, "doap-128"), {}, "not str"),
     "no geometry": ((PHOTO, PHOTO, TINY), {"geometry": None}, "needs a geometry"),
-    "detector": ((PHOTO, PHOTO, TINY), {"detector": "eyes"}, "no detector 'eyes'"),
+    "detector": ((PHOTO, PHOTO, TINY), {"detector": "eyes"}, "detector eyes: unknown"),
     "missing": ((PHOTO, "nowhere.png", TINY), {}, "nowhere.png"),
     "device": ((PHOTO, PHOTO, TINY), {"device": "abacus"}, "abacus"),
     "ratio": ((PHOTO, PHOTO, TINY), {"ratio": 2.0}, "ratio must be"),

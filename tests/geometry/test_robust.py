@@ -233,7 +233,7 @@ def test_points_thresholds_and_geometries_that_are_none_are_refused() -> None:
     for size in ((0, 0), (-1, 5), (math.nan, 5), (100,)):
         with pytest.raises(DoapError, match=r"the size of an image must be \(height, width\)"):
             verify(first, second, size)  # type: ignore[arg-type]
-    with pytest.raises(DoapError, match="unknown geometry 'affine'; choose one of fundamental"):
+    with pytest.raises(DoapError, match="geometry affine: unknown; choose one of fundamental"):
         verify(first, second, SIZE, "affine")  # type: ignore[arg-type]
 
 

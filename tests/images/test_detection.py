@@ -180,8 +180,8 @@ def test_tiny_and_flat_images_have_no_frames(shape: tuple[int, int], kind: detec
 
 def test_wrong_arguments_are_refused_in_one_line(crop: Grey) -> None:
     wrong: list[tuple[str, dict[str, object]]] = [
-        ("no detector 'surf'; known are dog, harris", {"detector": "surf"}),
-        ("no frame shape 'round'; known are detected, upright, baumberg, learned", {"frames": "round"}),
+        ("detector surf: unknown; choose one of dog, harris", {"detector": "surf"}),
+        ("frame shape round: unknown; choose one of detected, upright, baumberg, learned", {"frames": "round"}),
         ("frame shape 'affine' was renamed; use 'baumberg'", {"frames": "affine"}),
         ("max_keypoints must be at least 0, or None for all, not -5", {"max_keypoints": -5}),
         ("the mask is 3x4 but the image 250x200 pixels; resize the mask", {"mask": np.ones((4, 3), bool)}),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from doap.datasets.official.opening import recognise
 from doap.datasets.official.romepatches import HALVES
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.evaluation.harness.benchmark import Benchmark
 from doap.evaluation.harness.cache import DescriptorCache
 from doap.evaluation.harness.methods import Method, PatchExtractor
@@ -86,8 +86,8 @@ def choose_metric(tests: Sequence[Path], metric: str | None = None) -> Metric:
         DoapError: If there is no such metric, a folder is none of a benchmark, the folders are of several benchmarks or
             have the same name, or the benchmark has several metrics and none was named.
     """
-    if metric is not None and metric not in METRICS:
-        raise DoapError(f"--metric {metric}: no such metric; choose from {', '.join(METRICS)}")
+    if metric is not None:
+        check_choice("--metric", metric, METRICS)
     if not tests:
         if metric not in (None, VALIDATION_AP.name):
             raise DoapError(f"--metric {metric}: needs --test, an official folder to evaluate on")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import StoredPrecision
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.types import Descriptors
 
 ZERO = 128  # the byte of 0.0; -1 and 1 are equally far from it
@@ -30,8 +30,7 @@ def encode(descriptors: Descriptors, precision: StoredPrecision) -> tuple[Descri
         if precision != "float32":
             raise DoapError(f"binary descriptors are stored as they are; {precision} is for real-valued ones")
         return descriptors, 0.0
-    if precision not in get_args(StoredPrecision):
-        raise DoapError(f"no precision {precision!r}; known are {', '.join(get_args(StoredPrecision))}")
+    check_choice("precision", precision, get_args(StoredPrecision))
     if precision != "uint8":
         return descriptors.astype(precision), 0.0
     if not np.isfinite(descriptors).all():

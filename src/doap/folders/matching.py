@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import MatchGeometry
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.folders.collection import FeatureCollection, cached_features
 from doap.folders.match_store import MatchCollection, MatchStore
 from doap.folders.pairs import Pair, in_blocks
@@ -50,11 +50,10 @@ class MatchSettings:
     intrinsics: tuple[float, float, float, float] | None = None
 
     def __post_init__(self) -> None:
+        if self.geometry is not None:
+            check_choice("geometry", self.geometry, get_args(MatchGeometry), "None")
         if (self.geometry == "essential") != (self.intrinsics is not None):
             raise DoapError("the essential matrix, and no other geometry, needs the intrinsics fx, fy, cx, cy")
-        if self.geometry is not None and self.geometry not in get_args(MatchGeometry):
-            known = ", ".join(get_args(MatchGeometry))
-            raise DoapError(f"geometry {self.geometry}: unknown; choose one of {known}, or None")
         if self.intrinsics is not None:
             self._check_intrinsics()
         check_thresholds(self.ratio, self.max_distance)

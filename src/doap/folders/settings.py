@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from doap.choices import DEFAULT_DETECTOR, DETECTOR_NAMES, RENAMED_FRAME_SHAPES, FrameShape, Precision, StoredPrecision
-from doap.errors import DoapError, check_number, check_path
+from doap.errors import DoapError, check_choice, check_number, check_path
 from doap.networks import DEFAULT_MODEL
 
 Identity = dict[str, str | int | float | None]
@@ -45,12 +45,9 @@ class DescribeSettings:
     def __post_init__(self) -> None:
         check_path("model", self.model)
         object.__setattr__(self, "model", str(self.model))
-        if self.detector not in DETECTOR_NAMES:
-            raise DoapError(f"detector {self.detector}: unknown; choose one of {', '.join(DETECTOR_NAMES)}")
+        check_choice("detector", self.detector, DETECTOR_NAMES)
         for name, choices in (("precision", Precision), ("frames", FrameShape), ("store", StoredPrecision)):
-            if getattr(self, name) not in get_args(choices):
-                known = ", ".join(get_args(choices))
-                raise DoapError(f"{name} {getattr(self, name)}: unknown; choose one of {known}")
+            check_choice(name, getattr(self, name), get_args(choices))
         check_number("min_response", self.min_response)
         if not 0 <= self.min_response < math.inf:
             raise DoapError(f"min_response must be at least 0 and finite, not {self.min_response}")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import MatchGeometry
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.thresholds import check_inlier_threshold
 
 SAMPLE_SIZE = {"fundamental": 7, "homography": 4, "essential": 5}  # points that determine the model
@@ -178,8 +178,7 @@ def check_cameras(geometry: MatchGeometry, cameras: Cameras | None) -> tuple[Mat
     Raises:
         DoapError: If the geometry is unknown, or needs cameras and has none or the reverse, or they are invalid.
     """
-    if geometry not in SAMPLE_SIZE:
-        raise DoapError(f"unknown geometry {geometry!r}; choose one of {', '.join(SAMPLE_SIZE)}")
+    check_choice("geometry", geometry, SAMPLE_SIZE)
     if geometry != "essential":
         if cameras is not None:
             raise DoapError(f"cameras have no effect on a {geometry} geometry; leave them out, or choose essential")

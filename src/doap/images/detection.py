@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.choices import DEFAULT_DETECTOR, RENAMED_FRAME_SHAPES, FrameShape
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.geometry.ellipses import scales
 from doap.images import frames as frames_module
 from doap.images.affine_shape import orient, orient_all
@@ -158,12 +158,11 @@ def detect_batch(
 
 def check_options(detector: str | CustomDetector, frames: str, max_keypoints: int | None) -> None:
     """Raise DoapError for options of `detect` that do not exist or are out of range."""
-    if isinstance(detector, str) and detector not in DETECTORS:
-        raise DoapError(f"no detector {detector!r}; known are {', '.join(DETECTORS)}")
+    if isinstance(detector, str):
+        check_choice("detector", detector, DETECTORS)
     if frames in RENAMED_FRAME_SHAPES:
         raise DoapError(f"frame shape {frames!r} was renamed; use {RENAMED_FRAME_SHAPES[frames]!r}")
-    if frames not in get_args(FrameShape):
-        raise DoapError(f"no frame shape {frames!r}; known are {', '.join(get_args(FrameShape))}")
+    check_choice("frame shape", frames, get_args(FrameShape))
     if max_keypoints is not None and max_keypoints < 0:
         raise DoapError(f"max_keypoints must be at least 0, or None for all, not {max_keypoints}")
     if max_keypoints is not None and max_keypoints >= 1 << 31:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.parallel.engine import ENGINES, Engine, EngineName, available_cores
 
 
@@ -20,8 +20,7 @@ def open_engine(name: EngineName, workers: int | None = None) -> Iterator[Engine
     Raises:
         DoapError: For an unknown name, fewer than one worker, or a cluster that cannot be reached.
     """
-    if name not in ENGINES:
-        raise DoapError(f"engine {name}: unknown; choose one of {', '.join(ENGINES)}")
+    check_choice("engine", name, ENGINES)
     if workers is not None and workers < 1:
         raise DoapError(f"{workers} workers: at least one is needed")
     if name == "ray":

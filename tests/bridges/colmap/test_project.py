@@ -279,7 +279,7 @@ def test_binary_descriptors_and_listed_pairs(project: Path, tmp_path: Path) -> N
     with pytest.raises(DoapError, match=r"pairs\.txt, line 1: no features of other\.png"):
         build_project(project / "photos", tmp_path / "new", settings)
     assert not (tmp_path / "new" / "features").exists()
-    with pytest.raises(DoapError, match=r"pairs 'pairs\.txt': unknown; .* or the Path of a file"):
+    with pytest.raises(DoapError, match=r"pairs pairs\.txt: unknown; .* or the Path of a file"):
         PairSettings("pairs.txt")  # type: ignore[arg-type]
 
 

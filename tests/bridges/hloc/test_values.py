@@ -42,5 +42,5 @@ def test_real_valued_descriptors_are_transposed() -> None:
     vectors = np.eye(4, 6, dtype=np.float32)
     np.testing.assert_array_equal(to_hloc(vectors), vectors.T)
     assert to_hloc(vectors, "float16").dtype == np.float16
-    with pytest.raises(DoapError, match="no precision 'uint8'"):
+    with pytest.raises(DoapError, match="precision uint8: unknown; choose one of "):
         to_hloc(vectors, "uint8")  # type: ignore[arg-type]

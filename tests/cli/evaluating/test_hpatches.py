@@ -65,7 +65,7 @@ def test_nothing_is_exported_outside_the_output(doap: Doap, data: Path, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--tasks", "detection"), "no task detection"),
+        (("--tasks", "detection"), "task detection: unknown; choose one of "),
         (("--data", "nothere"), "nothere: no such folder"),
         (("--split", "a"), "no splits.json"),
         (("--figure", "x.txt"), "figures are written as"),

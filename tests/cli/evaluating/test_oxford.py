@@ -93,7 +93,7 @@ def test_the_protocol_of_vlbenchmarks_with_vlfeats_frames(doap: Doap, sequences:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--detector", "sift"), "--detector: sift is not one of dog, harris"),
+        (("--detector", "sift"), "--detector sift: unknown; choose one of dog, harris"),
         (("--extent", "large"), "--extent: must be a number greater than 0, or own; not large"),
         (("--extent", "-1"), "--extent: must be a number greater than 0"),
         (("--overlap-error", "0.4"), "overlap error: only the protocol vlbenchmarks has one to choose"),

@@ -117,7 +117,7 @@ ERRORS = {
     "no file": (("study", "nowhere.yaml", *WORDS[2:]), "nowhere.yaml: cannot be read"),
     "no pairs": ((*WORDS, "--pairs", "small.yaml"), "small.yaml: no such folder"),
     "no homography": ((*WORDS, "--pairs", "labelled"), "have labelled points only"),
-    "detector": ((*WORDS, "--pairs", "pairs", "--detector", "eyes"), "--detector: eyes is not one of"),
+    "detector": ((*WORDS, "--pairs", "pairs", "--detector", "eyes"), "--detector eyes: unknown; choose one of"),
     "extent": (
         (*WORDS, "--pairs", "pairs", "--extent", "-1"),
         "--extent: must be a number greater than 0, or own; not -1",

@@ -177,7 +177,7 @@ def test_a_split_names_the_sequences(folder: Path) -> None:
     ("change", "message"),
     [
         (lambda _: {"folder": Path("absent")}, "absent: no such folder"),
-        (lambda f: {"folder": f, "tasks": ["detection"]}, "no task detection"),
+        (lambda f: {"folder": f, "tasks": ["detection"]}, "task detection: unknown; choose one of verification"),
         (lambda f: {"folder": f, "split": "a"}, r"no splits\.json"),
     ],
 )

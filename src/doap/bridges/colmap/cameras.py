@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import CAMERA_MODELS, CameraMode
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.folders.settings import Identity
 from doap.images.reading import open_image, stored_size
 
@@ -71,10 +71,8 @@ class CameraSettings:
     mode: CameraMode = "auto"
 
     def __post_init__(self) -> None:
-        if self.model not in CAMERA_MODELS:
-            raise DoapError(f"camera model {self.model}: unknown; choose one of {', '.join(CAMERA_MODELS)}")
-        if self.mode not in get_args(CameraMode):
-            raise DoapError(f"camera mode {self.mode}: unknown; choose one of {', '.join(get_args(CameraMode))}")
+        check_choice("camera model", self.model, CAMERA_MODELS)
+        check_choice("camera mode", self.mode, get_args(CameraMode))
         size = MODELS[self.number].size
         if self.params is not None and len(self.params) != size:
             raise DoapError(f"camera model {self.model} has {size} parameters, not {len(self.params)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from doap.choices import PairChoice
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.folders import Pair, all_pairs, read_pairs, retrieve_pairs
 from doap.types import Progress
 
@@ -28,9 +28,8 @@ class PairSettings:
     quadratic: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.choice, Path) and self.choice not in get_args(PairChoice):
-            known = ", ".join(get_args(PairChoice))
-            raise DoapError(f"pairs {self.choice!r}: unknown; choose one of {known}, or the Path of a file")
+        if not isinstance(self.choice, Path):
+            check_choice("pairs", self.choice, get_args(PairChoice), "the Path of a file")
         if self.neighbours < 1:
             raise DoapError(f"the number of neighbours must be at least 1, not {self.neighbours}")
 

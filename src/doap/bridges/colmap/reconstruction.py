@@ -13,7 +13,7 @@ from typing import Literal
 from doap.bridges.colmap.database import database_errors
 from doap.bridges.colmap.program import has_program, program_version, run_program
 from doap.bridges.colmap.statistics import ModelStatistics, read_statistics
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.files import atomic_folder
 from doap.types import Progress, no_progress
 
@@ -105,9 +105,8 @@ def choose_engine(engine: MapperEngine | None = None) -> MapperEngine:
     if engine is None:
         engine = next((name for name, is_available in available.items() if is_available), None)
         missing = "neither pycolmap nor the colmap program is installed"
-    elif engine not in available:
-        raise DoapError(f"engine {engine}: unknown; choose pycolmap or colmap")
     else:
+        check_choice("engine", engine, available)
         missing = f"{engine} is not installed"
     if engine is None or not available[engine]:
         raise DoapError(f"{missing}; run: pip install 'doap[sfm]' (x86-64, macOS), or apt install colmap")

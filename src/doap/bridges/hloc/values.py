@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.errors import DoapError
+from doap.errors import check_choice
 from doap.types import Descriptors
 
 HlocPrecision = Literal["float32", "float16"]
@@ -53,8 +53,7 @@ def to_hloc(descriptors: Descriptors, precision: HlocPrecision = "float32") -> N
     Raises:
         DoapError: For another precision.
     """
-    if precision not in get_args(HlocPrecision):
-        raise DoapError(f"no precision {precision!r} in hloc's files; known are {', '.join(get_args(HlocPrecision))}")
+    check_choice("precision", precision, get_args(HlocPrecision))
     if descriptors.dtype == np.uint8:
         value = bit_value(8 * descriptors.shape[1])
         descriptors = np.where(np.unpackbits(descriptors, axis=1), np.float32(value), np.float32(-value))

@@ -9,7 +9,7 @@ from doap.choices import DEFAULT_DETECTOR, MAX_SEED
 from doap.cli.console import say, step_bar
 from doap.cli.options.engine import WorkersOption
 from doap.cli.options.pairs import Detector, check_detector
-from doap.errors import DoapError
+from doap.errors import check_choice
 
 EXAMPLE = "Example: doap data tilt sets/split/train -o sets/tilted"
 
@@ -39,8 +39,7 @@ def tilt(
 
     check_output(output)
     check_detector(detector)
-    if light not in LEVELS:
-        raise DoapError(f"--light {light}: unknown; choose one of {', '.join(LEVELS)}")
+    check_choice("--light", light, LEVELS)
     data = FrameSet.open(path)
     settings = TiltSettings(views, max_tilt, keypoints, max_size, detector, light, seed)
     with step_bar() as progress:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from doap.choices import DETECTOR_NAMES
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.extents import check_extent
 
 Detector = Annotated[str, typer.Option(metavar="NAME", help=f"Keypoint detector: {', '.join(DETECTOR_NAMES)}.")]
@@ -22,8 +22,7 @@ Keypoints = Annotated[int, typer.Option(min=1, help="Number of strongest keypoin
 
 def check_detector(name: str) -> None:
     """Raise DoapError if there is no detector of this name."""
-    if name not in DETECTOR_NAMES:
-        raise DoapError(f"--detector: {name} is not one of {', '.join(DETECTOR_NAMES)}")
+    check_choice("--detector", name, DETECTOR_NAMES)
 
 
 def parse_extent(text: str) -> float | None:

@@ -11,7 +11,7 @@ from doap.datasets.official.hpatches_tasks import find_split
 from doap.datasets.official.opening import open_dataset
 from doap.datasets.official.training_set import used_sequences
 from doap.datasets.sets.patch_set import PatchSet
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.evaluation.harness.methods import Selection
 from doap.evaluation.hpatches.lists import RetrievalLists, VerificationLists, retrieval_lists, verification_lists
 from doap.types import Progress, no_progress
@@ -88,8 +88,7 @@ def open_tasks(
         DoapError: If a task does not exist, or a file is missing or cannot be read.
     """
     for task in tasks:
-        if task not in TASKS:
-            raise DoapError(f"--tasks: no task {task}; choose from {', '.join(TASKS)}")
+        check_choice("task", task, TASKS)
     if not folder.is_dir():
         raise DoapError(f"{folder}: no such folder")
     if not source_files(folder):

@@ -13,7 +13,7 @@ from typing import ClassVar, get_args
 from doap.choices import FrameShape, OxfordProtocol
 from doap.datasets.official.image_sequences import find_sequences
 from doap.datasets.sets.image_pairs import PairFiles, sequence_pairs
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.evaluation.harness.methods import Method
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Table
@@ -57,8 +57,7 @@ class Oxford:
     frames: FrameShape = "detected"
 
     def __post_init__(self) -> None:
-        if self.protocol not in get_args(OxfordProtocol):
-            raise DoapError(f"protocol {self.protocol}: unknown; choose one of {', '.join(get_args(OxfordProtocol))}")
+        check_choice("protocol", self.protocol, get_args(OxfordProtocol))
         if self.overlap_error is not None and self.protocol != "vlbenchmarks":
             raise DoapError("overlap error: only the protocol vlbenchmarks has one to choose")
         if self.overlap_error is not None and not 0 < self.overlap_error < 1:

@@ -6,7 +6,7 @@ from pathlib import Path
 from doap.choices import FrameShape, Geometry
 from doap.datasets.official.image_sequences import read_homography
 from doap.datasets.sets.image_pairs import PairFiles, read_points
-from doap.errors import DoapError
+from doap.errors import DoapError, check_choice
 from doap.evaluation.image_pairs.scoring import ImagePair, View
 from doap.geometry.ground_truth import GroundTruth, from_homography, from_points
 from doap.images.detection import CustomDetector, detect, detector_name
@@ -36,8 +36,8 @@ class PairReader:
         geometry: Geometry = "fundamental",
         frames: FrameShape = "detected",
     ) -> None:
-        if isinstance(detector, str) and detector not in DETECTORS:
-            raise DoapError(f"detector {detector}: unknown; choose one of {', '.join(DETECTORS)}")
+        if isinstance(detector, str):
+            check_choice("detector", detector, DETECTORS)
         self.detector = detector
         self.keypoints = keypoints
         self.geometry: Geometry = geometry
