@@ -4,14 +4,16 @@
     python benchmarks/int8.py --threads 2
     python benchmarks/int8.py --oxford data/oxford     # accuracy instead: mAP on the Oxford sequences, in minutes
 
-Writes benchmarks/results/int8-<device>.json, or int8-oxford.json.
+Writes benchmarks/results/int8-<device>.json, int8-without-vnni-<device>.json on x86 CPUs without 8-bit dot products,
+or int8-oxford.json.
 
 The timed function is `Descriptor`, from uint8 patches of 32x32 to unit vectors or bits, in batches of 128. Baselines:
 float32 as trained, float32 in its inference form (`optimize_for_inference`), and the float32 network in onnxruntime,
 with the same normalisation of patches. All are timed alternately; the ratio is the median over the rounds of the ratio
 within a round. The limit is the ratio of operations per instruction: a dot-product instruction multiplies four bytes
-where one of float32 multiplies one number. mAP: DoG keypoints, patches at extent 12, as in docs/results-oxford.md;
-"mixed" describes the first image of a pair in float32 and the second in int8.
+where one of float32 multiplies one number. Without VNNI, one of 16 bits multiplies two and another one adds them.
+mAP: DoG keypoints, patches at extent 12, as in docs/results-oxford.md; "mixed" describes the first image of a pair in
+float32 and the second in int8.
 """
 
 import argparse
@@ -37,6 +39,7 @@ from doap.evaluation.image_pairs.scoring import score_pair
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import optimize_for_inference
 from doap.networks.int8.layers import Layer, read_layers
+from doap.networks.int8.operands import choose_operands
 from doap.networks.network import PatchNetwork, normalise, split_extents
 from doap.types import Descriptors, Frames, Grey
 from machine import RESULTS, write_result
@@ -44,7 +47,7 @@ from machine import RESULTS, write_result
 MODELS = ("doap-128", "doap-256b", "doap-tiny-128", "doap-tiny-256b")
 BATCH, BATCHES = 128, 8
 DETECTOR, EXTENT, KEYPOINTS = "dog", 12.0, 1000
-LIMIT = 4.0
+LIMITS = {"u8s8": 4.0, "s8s8": 4.0, "u8u8": 1.0}
 
 
 class OnnxFloat(PatchNetwork):
@@ -195,7 +198,9 @@ def main() -> None:
         speeds[name] = measure_speeds(name, options.rounds)
         print(f"{name}: " + "; ".join(f"{key} {value:,.2f}" for key, value in speeds[name].items()))
     if not options.dry_run:
-        write_result("int8", "cpu", {"limit of int8 / float32": LIMIT, "models": speeds})
+        operands = choose_operands()
+        benchmark = "int8-without-vnni" if operands == "u8u8" else "int8"
+        write_result(benchmark, "cpu", {"limit of int8 / float32": LIMITS[operands], "models": speeds})
 
 
 if __name__ == "__main__":

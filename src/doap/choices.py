@@ -32,7 +32,7 @@ ExportFormat = Literal["onnx", "torch-export", "torchscript"]
 ExportGraph = Literal["patches", "image"]
 """Input of an exported model: patches, or an image and frames."""
 
-ExportPrecision = Literal["fp32", "fp16", "int8"]
+ExportPrecision = Literal["fp32", "fp16", "int8", "int8-without-vnni"]
 """Arithmetic of an exported network."""
 
 CAMERA_MODELS = (

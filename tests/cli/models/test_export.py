@@ -7,20 +7,29 @@ from pathlib import Path
 import pytest
 import torch
 
+from doap.networks.int8 import operands
 from support.command_line import Doap
 
 
 def test_a_model_is_exported_and_replaced(doap: Doap, tmp_path: Path) -> None:
-    arguments = ("export", "doap-tiny-128", "-o", "new/tiny.onnx", "--graph", "image", "--precision", "int8")
+    precision = ("--precision", "int8-without-vnni")
+    arguments = ("export", "doap-tiny-128", "-o", "new/tiny.onnx", "--graph", "image", *precision)
     assert doap(*arguments)[:2] == (
         0,
-        "new/tiny.onnx: doap-tiny-128, image and frames, extent 24 to 128 dimensions, int8, 0.2 MB\n",
+        "new/tiny.onnx: doap-tiny-128, image and frames, extent 24 to 128 dimensions, int8-without-vnni, 0.2 MB\n",
     )
-    assert doap("export", "doap-tiny-256b", "-o", "new/tiny.onnx", "--precision", "int8")[:2] == (
+    assert doap("export", "doap-tiny-256b", "-o", "new/tiny.onnx", *precision)[:2] == (
         0,
-        "new/tiny.onnx: doap-tiny-256b, patches to 256 bits, int8, 0.2 MB\n",
+        "new/tiny.onnx: doap-tiny-256b, patches to 256 bits, int8-without-vnni, 0.2 MB\n",
     )
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["tiny.onnx"]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_cpus_that_need_the_other_int8_are_told(exact: bool, doap: Doap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operands, "sums_are_exact", lambda types: exact or types != "u8s8")
+    status, output, _ = doap("export", "doap-tiny-128", "-o", "tiny.onnx", "--precision", "int8")
+    assert (status, "use --precision int8-without-vnni" in output) == (0, not exact)
 
 
 @pytest.mark.parametrize("suffix", ["onnx", "pt2", "pt"])

@@ -38,7 +38,8 @@ def export_model(
         format: Format; by default that of the suffix of `output`.
         graph: "patches": `patches`, (N, H, W) uint8 of any size, to `descriptors`. "image", ONNX only: `image`, (H, W)
             uint8, and `frames`, (N, 2, 3) float32 in pixels, to `descriptors`.
-        precision: Arithmetic of the network; inputs and outputs are the same. "int8" is for ONNX only.
+        precision: Arithmetic of the network; inputs and outputs are the same. "int8" is for ONNX only: on ARM, and on
+            x86 with VNNI (8-bit dot products). "int8-without-vnni" is exact on every CPU, but slower on those.
         extent: Half the side of a patch in units of the frame's scale, for the graph "image"; by default that of the
             model for DoG keypoints.
         force: Whether to replace a file that was not exported by doap.
@@ -55,8 +56,8 @@ def export_model(
         >>> export_model("doap-128", Path("doap-128.onnx"))["kind"]  # doctest: +SKIP
         'real'
     """
-    chosen = _choose_format(output, format)
-    if chosen != "onnx" and (graph == "image" or precision == "int8"):
+    chosen, is_int8 = _choose_format(output, format), precision.startswith("int8")
+    if chosen != "onnx" and (graph == "image" or is_int8):
         option = "the image graph" if graph == "image" else "int8"
         raise DoapError(f"{output}: {option} is for ONNX only; export to a file NAME.onnx")
     if extent is not None and graph != "image":
@@ -73,9 +74,9 @@ def export_model(
         if chosen == "onnx":
             from doap.bridges.onnx.graphs import build_onnx
 
-            prepared = descriptor if precision == "int8" else prepare(descriptor, precision)
-            ranges = (card.activation_ranges if card else []) if precision == "int8" else None
-            content = build_onnx(prepared, extent if graph == "image" else None, ranges, metadata)
+            prepared = descriptor if is_int8 else prepare(descriptor, precision)
+            ranges = card.activation_ranges if card else []
+            content = build_onnx(prepared, extent if graph == "image" else None, precision, ranges, metadata)
         else:
             export = export_script if chosen == "torchscript" else export_program
             content = export(prepare(descriptor, precision), json.dumps(metadata))

@@ -9,15 +9,23 @@ from onnx import TensorProto, ValueInfoProto, checker, helper, load_from_string
 from doap.bridges.onnx.cutter_nodes import add_cutter
 from doap.bridges.onnx.network_graph import add_network, add_quantized_network
 from doap.bridges.onnx.patch_nodes import add_descriptors, add_resize
+from doap.choices import ExportPrecision
 from doap.networks.descriptor import Descriptor
 from doap.networks.int8.graph_builder import GraphBuilder
+from doap.networks.int8.operands import Operands
 from doap.version import __version__
 
 PRODUCER = "doap"
+# One file for x86 with VNNI and ARM, where signed activations are no faster; and one that is exact on every CPU.
+INT8_OPERANDS: dict[ExportPrecision, Operands] = {"int8": "u8s8", "int8-without-vnni": "u8u8"}
 
 
 def build_onnx(
-    model: Descriptor, extent: float | None, ranges: Sequence[float] | None, metadata: Mapping[str, str]
+    model: Descriptor,
+    extent: float | None,
+    precision: ExportPrecision,
+    ranges: Sequence[float],
+    metadata: Mapping[str, str],
 ) -> bytes:
     """Build the ONNX model of a descriptor.
 
@@ -25,7 +33,8 @@ def build_onnx(
         model: Model from `prepare`; for int8 as loaded with `fast=False`.
         extent: None for the graph from `patches`, (N, H, W) uint8, to `descriptors`. For the graph from `image`, (H, W)
             uint8, and `frames`, (N, 2, 3) float32: half the side of a patch in units of the frame's scale.
-        ranges: Activation ranges for int8, or None for floats.
+        precision: Arithmetic of the network.
+        ranges: Activation ranges of its card, for int8.
         metadata: Properties of the model.
 
     Returns:
@@ -37,10 +46,10 @@ def build_onnx(
     """
     graph = GraphBuilder()
     inputs, patches = _add_patches(graph, extent, model.input_size)
-    if ranges is None:
-        activations = add_network(graph, model.network, patches)
+    if precision in INT8_OPERANDS:
+        activations = add_quantized_network(graph, model, ranges, INT8_OPERANDS[precision], patches)
     else:
-        activations = add_quantized_network(graph, model, ranges, patches)
+        activations = add_network(graph, model.network, patches)
     dimensions = model.network.dimensions
     add_descriptors(graph, activations, model.kind, dimensions, "descriptors")
     if model.kind == "binary":

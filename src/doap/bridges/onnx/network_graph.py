@@ -14,6 +14,7 @@ from doap.bridges.onnx.torch_formats import MAX_DIMENSION, check_torch
 from doap.networks.descriptor import Descriptor
 from doap.networks.int8.graph_builder import OPSET, GraphBuilder
 from doap.networks.int8.network import build_int8_graph
+from doap.networks.int8.operands import Operands
 from doap.networks.network import PatchNetwork
 
 
@@ -35,13 +36,16 @@ def add_network(graph: GraphBuilder, network: PatchNetwork, patches: str) -> str
     return _add_model(graph, _export_network(network), inputs, centre=True)
 
 
-def add_quantized_network(graph: GraphBuilder, model: Descriptor, ranges: Sequence[float], patches: str) -> str:
+def add_quantized_network(
+    graph: GraphBuilder, model: Descriptor, ranges: Sequence[float], operands: Operands, patches: str
+) -> str:
     """Add the int8 form of a network.
 
     Args:
         graph: Graph to add to.
         model: Model loaded with `fast=False`.
         ranges: Activation ranges of its card.
+        operands: Types in which activations and weights are stored.
         patches: Name of (N, size, size) float32 patches.
 
     Returns:
@@ -50,8 +54,7 @@ def add_quantized_network(graph: GraphBuilder, model: Descriptor, ranges: Sequen
     Raises:
         DoapError: If the model has no int8 form.
     """
-    # One file for all CPUs: unsigned activations are fast on x86, and signed ones are no faster on ARM.
-    content, block = build_int8_graph(model, ranges, signed_activations=False)
+    content, block = build_int8_graph(model, ranges, operands)
     blocks = graph.add_node("Reshape", [patches, np.array([0, model.input_size, model.input_size // block, block])])
     return _add_model(graph, load_from_string(content), blocks, centre=False)
 

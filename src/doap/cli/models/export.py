@@ -25,7 +25,11 @@ def export(
         typer.Option(help="Input: patches (N, H, W); or an image (H, W) and frames (N, 2, 3), ONNX only."),
     ] = "patches",
     precision: Annotated[
-        ExportPrecision, typer.Option(help="Arithmetic of the network; int8: calibrated models, ONNX only.")
+        ExportPrecision,
+        typer.Option(
+            help="Arithmetic of the network. int8: calibrated models, ONNX only; int8-without-vnni: the same for x86 "
+            "CPUs without 8-bit dot products, where the results of int8 are wrong."
+        ),
     ] = "fp32",
     extent: Annotated[
         float | None,
@@ -46,3 +50,12 @@ def export(
     inputs = "patches" if graph == "patches" else f"image and frames, extent {float(metadata['extent']):g}"
     megabytes = output.stat().st_size / 1e6
     say(f"{output}: {metadata['name']}, {inputs} to {metadata['dimensions']} {kind}, {precision}, {megabytes:.1f} MB")
+    if precision == "int8":
+        from doap.networks.int8.operands import sums_are_exact
+
+        if not sums_are_exact("u8s8"):
+            say(
+                "this CPU has no 8-bit dot products (VNNI) and computes wrong descriptors with this file; "
+                "for such CPUs use --precision int8-without-vnni",
+                style="yellow",
+            )

@@ -2,16 +2,19 @@
 
 Activations are 8-bit, weights int8 with one scale per output channel, sums int32. Maps are in channels-last order, in
 which onnxruntime multiplies with the dot-product instructions of the CPU. VNNI on x86 multiplies uint8 with int8, SDOT
-on ARM int8 with int8: there all activations are stored minus 128, which changes no result.
+on ARM int8 with int8: there all activations are stored minus 128. Other CPUs sum products of uint8 exactly: for them
+all weights are stored plus 128. Neither changes a result.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from doap.networks.int8.graph_builder import GraphBuilder, Operand
 from doap.networks.int8.layers import Layer
+from doap.networks.int8.operands import Operands
 from doap.networks.int8.quantization import Quantization, QuantizedWeights, quantize_weights
 
 INPUT, OUTPUT = "patches", "activations"
@@ -20,7 +23,7 @@ NORMALISATION_EPSILON = 1e-6  # of `doap.networks.network.normalise`
 
 
 def build_graph(
-    layers: Sequence[Layer], ranges: Sequence[float], size: int, signed_activations: bool, surround: bool = False
+    layers: Sequence[Layer], ranges: Sequence[float], size: int, operands: Operands, surround: bool = False
 ) -> bytes:
     """Build the int8 graph of a network.
 
@@ -28,7 +31,7 @@ def build_graph(
         layers: Convolutions, then linear layers.
         ranges: Largest magnitude of the input of each layer.
         size: Side of the patches.
-        signed_activations: Whether to store activations in int8 instead of uint8.
+        operands: Types in which activations and weights are stored.
         surround: Whether the first layer reads the centre of a patch and the whole, see `split_extents`.
 
     Returns:
@@ -39,7 +42,7 @@ def build_graph(
         Quantization.from_range(largest, signed=index == 0 or not layers[index - 1].relu)
         for index, largest in enumerate(ranges)
     ]
-    graph = _Graph(signed_activations)
+    graph = _Graph(operands)
     block, layer_size = block_size(layers[0]), size // 2 if surround else size
     shape = (layer_size, layer_size // block, block)
     values = _add_normalisation(graph, _add_split(graph, size, shape) if surround else INPUT, shape)
@@ -98,21 +101,24 @@ def widen_first_layer(
 class _Graph(GraphBuilder):
     """A graph with quantised values."""
 
-    def __init__(self, signed_activations: bool) -> None:
+    def __init__(self, operands: Operands) -> None:
         super().__init__()
-        self.signed_activations = signed_activations
+        self.operands = operands
 
     def add_quantization(self, quantization: Quantization) -> list[Operand]:
         """Add a scale and a zero point; return their names."""
         zero_point: np.uint8 | np.int8 = quantization.zero_point
-        if self.signed_activations:
+        if self.operands == "s8s8":
             zero_point = np.int8(int(zero_point) - 128)
         return [self.add_constant(quantization.scale), self.add_constant(zero_point)]
 
     def add_weights(self, quantized: QuantizedWeights) -> list[Operand]:
         """Add weights, their scales and zero points; return their names."""
-        zero_points = np.zeros(len(quantized.scale), np.int8)
-        return [self.add_constant(array) for array in (quantized.weight, quantized.scale, zero_points)]
+        weight: NDArray[np.int8] | NDArray[np.uint8] = quantized.weight
+        if self.operands == "u8u8":
+            weight = (weight.astype(np.int16) + 128).astype(np.uint8)
+        zero_points = np.full(len(quantized.scale), 128 if self.operands == "u8u8" else 0, weight.dtype)
+        return [self.add_constant(array) for array in (weight, quantized.scale, zero_points)]
 
     def serialise(self, output: str, shape: tuple[int, int, int], dimensions: int) -> bytes:
         """Return the model whose output is the last node."""

@@ -1,7 +1,6 @@
 """A network in int8, run by onnxruntime on a CPU."""
 
 import os
-import platform
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +16,8 @@ from doap.networks.network import PatchNetwork
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-ARM = ("aarch64", "arm64")
+    from doap.networks.int8.operands import Operands
+
 # Sessions of the parent of a forked process: deleting one would wait for threads that do not exist.
 _INHERITED: list["InferenceSession"] = []
 BATCH = 128  # patches per run: maps stay in the caches, and onnxruntime keeps the memory of the largest run
@@ -33,18 +33,20 @@ def quantize(model: Descriptor, ranges: Sequence[float]) -> Descriptor:
     Raises:
         DoapError: If the model has no int8 form, or the ranges are not those of its layers.
     """
-    graph, block = build_int8_graph(model, ranges, signed_activations=platform.machine().lower() in ARM)
+    graph, block = build_int8_graph(model, ranges)
     network = Int8Network(graph, model.network, block)
     return model.with_network(network).eval()
 
 
-def build_int8_graph(model: Descriptor, ranges: Sequence[float], signed_activations: bool) -> tuple[bytes, int]:
+def build_int8_graph(
+    model: Descriptor, ranges: Sequence[float], operands: "Operands | None" = None
+) -> tuple[bytes, int]:
     """Build the int8 graph of a model, see `build_graph`.
 
     Args:
         model: Model loaded with `fast=False`, an L2Net, a Tiny or a Windows.
         ranges: Largest magnitude of the input of each layer, from `calibrate`.
-        signed_activations: Whether to store activations in int8 instead of uint8.
+        operands: Types of activations and weights; by default those for this CPU, from `choose_operands`.
 
     Returns:
         The graph, and the pixels per block of its input.
@@ -57,12 +59,14 @@ def build_int8_graph(model: Descriptor, ranges: Sequence[float], signed_activati
         raise DoapError(f"{model.name}: its card has no activation ranges; run: doap calibrate MODEL PHOTOS")
     try:
         from doap.networks.int8.graph import block_size, build_graph
+        from doap.networks.int8.operands import choose_operands
     except ModuleNotFoundError as error:
         raise DoapError(f"{error.name} is not installed; run: pip install 'doap[onnx]'") from error
     if len(ranges) != len(layers) or not all(0 < largest < float("inf") for largest in ranges):
         raise DoapError(f"{model.name}: activation ranges must be {len(layers)} positive numbers; calibrate it again")
     surround = model.network.two_extents
-    return build_graph(layers, ranges, model.input_size, signed_activations, surround), block_size(layers[0])
+    graph = build_graph(layers, ranges, model.input_size, operands or choose_operands(), surround)
+    return graph, block_size(layers[0])
 
 
 class Int8Network(PatchNetwork):
@@ -145,6 +149,4 @@ def _create_session(graph: bytes, threads: int) -> "InferenceSession":
     options.log_severity_level = 3
     # Idle threads would take time from those of torch and OpenCV.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    # CPUs without VNNI multiply uint8 with int8 in a way that saturates: use the exact way there.
-    options.add_session_config_entry("session.x64quantprecision", "1")
     return InferenceSession(graph, options, providers=["CPUExecutionProvider"])

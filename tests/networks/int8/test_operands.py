@@ -1,0 +1,40 @@
+import platform
+import re
+from pathlib import Path
+
+import pytest
+
+from doap.networks.int8 import operands
+
+CPUINFO = Path("/proc/cpuinfo")
+
+
+@pytest.fixture(autouse=True)
+def choose_again() -> None:
+    operands.choose_operands.cache_clear()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or not CPUINFO.exists(), reason="needs the flags of an x86 CPU")
+def test_unsigned_times_signed_is_exact_where_the_cpu_has_vnni() -> None:
+    has_vnni = re.search(r"\b(avx512_vnni|avx_vnni|amx_int8)\b", CPUINFO.read_text()) is not None
+    assert operands.sums_are_exact("u8s8") == has_vnni
+
+
+def test_unsigned_sums_are_exact_everywhere() -> None:
+    assert operands.sums_are_exact("u8u8")
+
+
+def test_what_is_chosen_is_exact() -> None:
+    assert operands.sums_are_exact(operands.choose_operands())
+
+
+@pytest.mark.parametrize(
+    ("machine", "exact", "chosen"),
+    [("x86_64", True, "u8s8"), ("AMD64", False, "u8u8"), ("aarch64", True, "s8s8"), ("arm64", False, "s8s8")],
+)
+def test_the_fastest_exact_types_are_chosen(
+    machine: str, exact: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(operands, "sums_are_exact", lambda _: exact)
+    assert operands.choose_operands() == chosen
