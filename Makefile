@@ -20,10 +20,12 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist w
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
 
-# torch goes first and exactly, so that no other package's looser request picks its build.
+# The pip of Python 3.11 resolves and installs twice as long as a new one. torch goes first and exactly, so that no other
+# package's looser request picks its build.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("doap needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
 	touch $@
