@@ -33,6 +33,21 @@ def check_number(name: str, value: object) -> None:
         raise DoapError(f"{name} must be a number, not {_shown(value)}") from None
 
 
+def to_floats(name: str, values: Iterable[float]) -> tuple[float, ...]:
+    """Return numbers, of Python or of an array library, as floats of Python.
+
+    Raises:
+        DoapError: If one is no number, or there are none to iterate over.
+    """
+    try:
+        numbers = tuple(values)
+    except TypeError:
+        raise DoapError(f"{name} must be numbers, not {_shown(values)}") from None
+    for number in numbers:
+        check_number(f"each of {name}", number)
+    return tuple(map(float, numbers))
+
+
 def check_choice(name: str, value: object, choices: Iterable[str], alternative: str = "") -> None:
     """Check that an argument is one of the names of a fixed list.
 

@@ -1,6 +1,7 @@
 """Matching of many pairs: the same as pair by pair, resumable, whatever the file holds."""
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,19 @@ def test_no_geometry_and_the_essential_matrix(described: Path, tmp_path: Path) -
 def test_geometries_are_checked_before_anything_is_matched(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(DoapError, match=message):
         MatchSettings(**{"geometry": "essential", **wrong})
+
+
+def test_equal_settings_have_one_identity_whatever_the_type_of_their_numbers() -> None:
+    camera = (700.0, 710.0, 320.0, 240.0)
+    plain = MatchSettings(True, 0.5, 60.0, "essential", 2.0, camera)
+    whole = MatchSettings(True, 0.5, 60, "essential", 2, (700, 710, 320, 240))
+    of_numpy: list[Any] = [np.True_, np.float32(0.5), np.int64(60), "essential", np.float32(2), np.array(camera)]
+    for settings in (whole, MatchSettings(*of_numpy)):
+        assert json.dumps(settings.identity()) == json.dumps(plain.identity())  # stamps depend on it
+        assert hash(settings) == hash(plain)
+    for wrong in ("1,1,1,1", np.eye(3), 7.0, (1.0, 1.0, 1.0, "1")):
+        with pytest.raises(DoapError, match="intrinsics must be"):
+            MatchSettings(geometry="essential", intrinsics=wrong)  # type: ignore[arg-type]
 
 
 def test_images_without_keypoints_have_no_matches(photos: Path, tmp_path: Path) -> None:

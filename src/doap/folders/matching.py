@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import MatchGeometry
-from doap.errors import DoapError, check_choice
+from doap.errors import DoapError, check_choice, to_floats
 from doap.folders.collection import FeatureCollection, cached_features
 from doap.folders.match_store import MatchCollection, MatchStore
 from doap.folders.pairs import Pair, in_blocks
@@ -55,15 +55,22 @@ class MatchSettings:
         if (self.geometry == "essential") != (self.intrinsics is not None):
             raise DoapError("the essential matrix, and no other geometry, needs the intrinsics fx, fy, cx, cy")
         if self.intrinsics is not None:
-            self._check_intrinsics()
+            self._set_intrinsics(self.intrinsics)
         check_thresholds(self.ratio, self.max_distance)
         check_inlier_threshold(self.threshold)
+        # Numbers of one type: 2 and 2.0 must not have different stamps, and JSON has no numbers of NumPy.
+        object.__setattr__(self, "mutual", bool(self.mutual))
+        for name in ("ratio", "max_distance", "threshold"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, float(getattr(self, name)))
 
-    def _check_intrinsics(self) -> None:
+    def _set_intrinsics(self, given: Iterable[float]) -> None:
         from doap.geometry.robust import check_cameras
 
-        if len(self.intrinsics or ()) != 4:
-            raise DoapError(f"intrinsics must be four numbers, fx, fy, cx, cy, not {self.intrinsics}")
+        intrinsics = to_floats("intrinsics", given)
+        if len(intrinsics) != 4:
+            raise DoapError(f"intrinsics must be four numbers, fx, fy, cx, cy, not {intrinsics}")
+        object.__setattr__(self, "intrinsics", intrinsics)
         check_cameras("essential", self.cameras)
 
     @property

@@ -51,8 +51,9 @@ class DescribeSettings:
         check_number("min_response", self.min_response)
         if not 0 <= self.min_response < math.inf:
             raise DoapError(f"min_response must be at least 0 and finite, not {self.min_response}")
-        if not isinstance(self.min_response, int | float):  # JSON has no numbers of NumPy
-            object.__setattr__(self, "min_response", float(self.min_response))
+        # Numbers of one type: 0 and 0.0 must not have different stamps, and JSON has no numbers of NumPy.
+        object.__setattr__(self, "min_response", float(self.min_response))
+        object.__setattr__(self, "exif_rotation", bool(self.exif_rotation))
         for name in ("max_keypoints", "max_size"):
             value = getattr(self, name)
             if value is None:

@@ -1,6 +1,7 @@
 """Databases as COLMAP reads and writes them: compared with the `colmap` program where it is installed."""
 
 import itertools
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ import skimage
 from PIL import Image
 
 from bridges.colmap.conftest import Colmap
+from doap.bridges.colmap import ProjectSettings
 from doap.bridges.colmap.cameras import MODELS, Camera, CameraSettings, new_camera, read_image_camera
 from doap.bridges.colmap.database import create_database, keypoint_blob, open_database, pair_id
 from doap.bridges.colmap.schema import MAX_IMAGES, NEW_VERSION
@@ -367,7 +369,21 @@ def test_other_kinds_of_geometry() -> None:
     assert (none.config, none.inliers.sum()) == (DEGENERATE, 0)
 
 
+def test_settings_take_numbers_of_numpy() -> None:
+    params: Any = np.array([900, 910, 400, 300])
+    cameras = CameraSettings("PINHOLE", params), CameraSettings("PINHOLE", (900.0, 910.0, 400.0, 300.0))
+    assert cameras[0].identity() == cameras[1].identity()
+    numbers: dict[str, Any] = {"max_error": np.float32(0.25), "min_share": np.float32(0.5), "refine": np.False_}
+    plain = ProjectSettings(max_error=0.25, min_share=0.5, refine=False)
+    assert json.dumps(ProjectSettings(**numbers).identity()) == json.dumps(plain.identity())
+
+
 def test_parameters_that_do_not_fit_the_model_are_refused() -> None:
+    for wrong in ("1,2,3,4", ("a", 2.0, 3.0, 4.0), 5):
+        with pytest.raises(DoapError, match="camera parameters must be"):
+            CameraSettings("PINHOLE", wrong)  # type: ignore[arg-type]
+    with pytest.raises(DoapError, match="the largest error must be a number, not 'a'"):
+        ProjectSettings(max_error="a")  # type: ignore[arg-type]
     with pytest.raises(DoapError, match="camera model PINHOLE has 4 parameters, not 3"):
         CameraSettings("PINHOLE", (1.0, 2.0, 3.0))
     with pytest.raises(DoapError, match="camera model FISH: unknown"):

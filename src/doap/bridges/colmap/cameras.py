@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import CAMERA_MODELS, CameraMode
-from doap.errors import DoapError, check_choice
+from doap.errors import DoapError, check_choice, to_floats
 from doap.folders.settings import Identity
 from doap.images.reading import open_image, stored_size
 
@@ -74,6 +74,8 @@ class CameraSettings:
         check_choice("camera model", self.model, CAMERA_MODELS)
         check_choice("camera mode", self.mode, get_args(CameraMode))
         size = MODELS[self.number].size
+        if self.params is not None:
+            object.__setattr__(self, "params", to_floats("camera parameters", self.params))
         if self.params is not None and len(self.params) != size:
             raise DoapError(f"camera model {self.model} has {size} parameters, not {len(self.params)}")
         if self.params is not None and not (np.isfinite(self.params).all() and min(self._focal_lengths) > 0):

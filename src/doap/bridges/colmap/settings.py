@@ -5,7 +5,7 @@ from pathlib import Path
 
 from doap.bridges.colmap.cameras import CameraSettings
 from doap.bridges.colmap.pairs import PairSettings
-from doap.errors import DoapError
+from doap.errors import DoapError, check_number
 from doap.folders import DescribeSettings, MatchSettings
 from doap.folders.settings import Identity
 
@@ -53,12 +53,17 @@ class ProjectSettings:
     min_share: float = MIN_SHARE
 
     def __post_init__(self) -> None:
+        check_number("the largest error", self.max_error)
+        check_number("the smallest share of matches", self.min_share)
         if not 0 < self.max_error < 1:
             raise DoapError(
                 f"the largest error must be between 0 and 1, a share of the longer side, not {self.max_error}"
             )
         if not 0 <= self.min_share <= 1:
             raise DoapError(f"the smallest share of matches must be between 0 and 1, not {self.min_share}")
+        for name in ("max_error", "min_share"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "refine", bool(self.refine))
         object.__setattr__(self, "describe", replace(self.describe, exif_rotation=False))
         object.__setattr__(self, "match", replace(self.match, geometry=None, intrinsics=None))
 
