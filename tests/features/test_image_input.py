@@ -101,6 +101,17 @@ def test_other_shapes_types_and_ranges_are_refused(image: Any, message: str) -> 
         read_image(image)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_floats_may_leave_their_range_by_rounding(dtype: torch.dtype) -> None:
+    above, below = 1 + 0.49 / 255, -0.49 / 255
+    for value, expected in ((1 + 1e-6, 255), (above, 255), (-1e-7, 0), (below, 0)):
+        image = torch.full((5, 5), value, dtype=dtype)
+        assert np.unique(np.asarray(read_image(image))).tolist() == [expected]
+        assert np.unique(np.asarray(read_image(image.numpy()))).tolist() == [expected]
+    with pytest.raises(DoapError, match=r"in 0\.\.1, not 1\.003\d*\.\.1\.003\d*; divide"):
+        read_image(torch.full((5, 5), 1.003, dtype=torch.float64))
+
+
 def test_lists_and_batches_are_several_images() -> None:
     assert split_images(LUMA) is None
     assert split_images(torch.zeros(3, 9, 9)) is None

@@ -21,6 +21,7 @@ GreyImage = Grey | Tensor
 """(H, W) uint8: an array, or a tensor on a device."""
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+ROUNDING = 0.5 / 255  # half a grey level, by which interpolation may leave 0..1
 LUMA = (19595, 38470, 7471)  # Rec. 601 weights of red, green and blue over 2^16, as Pillow computes luma
 
 
@@ -33,7 +34,7 @@ def read_image(image: ImageLike) -> GreyImage:
       largest value becomes 255, as grey files of 16 bit are, but alpha always by its range; or float in 0..1.
     - Tensor, (H, W), (1, H, W) or (3, H, W) RGB: uint8 in 0..255, or float in 0..1 as kornia's.
 
-    The type alone decides the range; values outside it are refused.
+    The type alone decides the range; values outside it are refused, floats from half a grey level on.
 
     Raises:
         DoapError: If the file cannot be read, or the array is not as described.
@@ -97,7 +98,7 @@ def _grey_array(array: NDArray[Any]) -> Grey:
         values = _deep_to_bytes(array)
     elif array.dtype.kind == "f":
         _check_range(float(array.min()), float(array.max()))
-        values = np.round(array * 255).astype(np.uint8)
+        values = np.round(array * 255).clip(0, 255).astype(np.uint8)
     elif array.dtype == np.uint8:
         values = array
     else:
@@ -128,7 +129,7 @@ def _grey_tensor(image: Tensor) -> Tensor:
     if image.dtype in FLOATS:
         low, high = torch.aminmax(image.detach())
         _check_range(float(low), float(high))
-        image = (image.detach().float() * 255).round().to(torch.uint8)
+        image = (image.detach().float() * 255).round().clamp(0, 255).to(torch.uint8)
     elif image.dtype != torch.uint8:
         raise DoapError(f"a tensor of an image must be uint8, or float in 0..1, not {image.dtype}")
     if image.ndim == 2:
@@ -141,5 +142,5 @@ def _grey_tensor(image: Tensor) -> Tensor:
 
 
 def _check_range(low: float, high: float) -> None:
-    if not (low >= 0 and high <= 1):  # also false for NaN
+    if not (low > -ROUNDING and high < 1 + ROUNDING):  # also for NaN
         raise DoapError(f"an image of floats must have values in 0..1, not {low:g}..{high:g}; divide by its maximum")
