@@ -52,6 +52,17 @@ def test_the_file_is_plain_hdf5(matched: Path) -> None:
     assert len(Matches.load(matched, pair="a.png/b c%2Fa.png")) > 30
 
 
+def test_collections_are_mappings(described: Path, matched: Path) -> None:
+    features, matches = FeatureCollection(described), MatchCollection(matched)
+    assert list(features) == features.names
+    assert list(matches) == matches.pairs
+    assert "a.png" in features
+    assert "other.png" not in features
+    assert ("a.png", "b c/a.png") in matches
+    assert ("b c/a.png", "a.png") not in matches
+    assert "a.png" not in matches
+
+
 def test_names_of_groups_are_unique() -> None:
     names = ["a/b", "a", "b", "a%2Fb", "%", "%25", "a%/b"]
     pairs = [(a, b) for a in names for b in names]

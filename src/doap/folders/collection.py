@@ -1,6 +1,7 @@
 """Features of many images, read by name from what `describe_folder` wrote."""
 
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ CACHED_IMAGES = 64  # images whose features a process keeps in memory
 
 
 class FeatureCollection:
-    """Features of many images, in an HDF5 file or in a folder of archives.
+    """Features of many images, in an HDF5 file or in a folder of archives: a mapping from the names of the images.
 
     Attributes:
         path: The file or folder.
@@ -46,6 +47,12 @@ class FeatureCollection:
 
     def __len__(self) -> int:
         return len(self.stamps)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stamps)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.stamps
 
     def __getitem__(self, name: str) -> "Features":
         if name not in self.stamps:

@@ -8,7 +8,7 @@ packed into the file at the end.
 import functools
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ OPEN_PARTS = 32  # archives that are open at a time while they are packed
 
 
 class MatchCollection:
-    """Matches of many pairs in an HDF5 file.
+    """Matches of many pairs in an HDF5 file: a mapping from the pairs.
 
     Attributes:
         path: The file.
@@ -57,11 +57,18 @@ class MatchCollection:
         self.path = Path(path)
         _, stamps = read_stamps(self.path, *CONTENT)
         self.pairs = sorted(map(pair_of, stamps))
+        self._known = frozenset(self.pairs)
         if not self.pairs:
             raise DoapError(f"{path}: no matches in it; write some with doap match")
 
     def __len__(self) -> int:
         return len(self.pairs)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self.pairs)
+
+    def __contains__(self, pair: object) -> bool:
+        return pair in self._known
 
     def __getitem__(self, pair: Pair) -> "Matches":
         from doap.features import Matches
