@@ -70,6 +70,12 @@ def test_options_of_many_pairs_are_refused_for_two(doap: Doap, photos: tuple[Pat
     assert (status, errors) == (1, f"doap: {option[0]}: has no effect on two images; leave it out\n")
 
 
+def test_a_picture_that_is_not_drawn_is_refused(doap: Doap, photos: tuple[Path, Path], tmp_path: Path) -> None:
+    status, _, errors = doap("match", *photos, "--model", "none", "--no-figure", "-o", "x.png")
+    assert (status, errors) == (1, "doap: --output: has no effect on matches that are not drawn; leave it out\n")
+    assert not (tmp_path / "x.png").exists()
+
+
 @pytest.mark.parametrize("option", [("--json", "x.json"), ("--no-figure",)])
 def test_options_of_two_images_are_refused_for_many(doap: Doap, tmp_path: Path, option: tuple[str]) -> None:
     status, _, errors = doap("match", "features.h5", "--exhaustive", *option)

@@ -104,6 +104,8 @@ def match(
     if first.suffix == second.suffix == ARCHIVE:
         check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
     check_unused(context, ("workers", "engine", "force"), "two images")
+    if not figure:
+        check_unused(context, ("output",), "matches that are not drawn")
     describing = Describing(with_length(model, dimensions), precision, frames, max_keypoints, max_size, device)
     match_two((first, second), describing, settings, output, figure, json_file, wide)
 

@@ -51,8 +51,8 @@ def match_two(
     from doap.files import check_output, write_text
 
     has_images = all(path.suffix != ARCHIVE for path in paths)
-    if not has_images and output is not None and figure:
-        raise DoapError(f"{output}: a picture needs both images, not their features; use --json or --no-figure")
+    if not has_images and output is not None:
+        raise DoapError(f"{output}: a picture needs both images, not their features; use --json")
     if wide and not has_images:
         raise DoapError("--wide takes two images, not their features: it synthesises views of them")
     picture = output or Path("matches.png")
