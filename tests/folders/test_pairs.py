@@ -14,7 +14,10 @@ NAMES = ["a.jpg", "b c/d e.jpg", 'f".jpg', "ü.jpg"]
 def test_pairs_are_two_names_per_line(tmp_path: Path) -> None:
     path = tmp_path / "pairs.txt"
     path.write_text('# comment\na.jpg ü.jpg\n\n"b c/d e.jpg"\tf".jpg\nü.jpg "a.jpg"\n a.jpg   f".jpg \n', "utf-8")
-    assert read_pairs(path, NAMES) == [("a.jpg", "ü.jpg"), ("b c/d e.jpg", 'f".jpg'), ("a.jpg", 'f".jpg')]
+    expected = [("a.jpg", "ü.jpg"), ("b c/d e.jpg", 'f".jpg'), ("a.jpg", 'f".jpg')]
+    assert read_pairs(path, NAMES) == read_pairs(str(path), NAMES) == expected
+    with pytest.raises(DoapError, match="the file of pairs must be a path or a name, not NoneType"):
+        read_pairs(None, NAMES)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

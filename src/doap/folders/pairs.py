@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_path
 
 Pair = tuple[str, str]
 """Names of two images of a collection."""
@@ -15,7 +15,7 @@ BLOCK_SIDE = 16
 NAME = re.compile(r'"([^"]*)"(?=\s|$)|(\S+)')
 
 
-def read_pairs(path: Path, names: Iterable[str]) -> list[Pair]:
+def read_pairs(path: str | Path, names: Iterable[str]) -> list[Pair]:
     """Read a file of pairs: two image names per line, separated by white space, as hloc writes them.
 
     A name with spaces stands in double quotes. Empty lines and lines that start with # are ignored. A pair that is
@@ -28,9 +28,10 @@ def read_pairs(path: Path, names: Iterable[str]) -> list[Pair]:
     Raises:
         DoapError: If the file cannot be read or a line is not a pair of images of the collection.
     """
+    check_path("the file of pairs", path)
     known = set(names)
     pairs: dict[Pair, None] = {}
-    for number, line in _lines(path):
+    for number, line in _lines(Path(path)):
         words = [quoted or plain for quoted, plain in NAME.findall(line)]
         if len(words) != 2:
             raise DoapError(f'{path}, line {number}: {len(words)} names instead of 2; put "quotes" around spaces')

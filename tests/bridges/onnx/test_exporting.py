@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 import doap
 from doap.bridges.onnx import export_model
+from doap.errors import DoapError
 from doap.images.frames import detect_dog
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.baselines import PUBLISHED
@@ -113,6 +114,15 @@ def test_the_model_says_what_it_is(exported: Exported) -> None:
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 18)]
     assert not any(tensor.external_data for tensor in model.graph.initializer)
     assert str(Path.cwd()).encode() not in path.read_bytes()
+
+
+def test_paths_may_be_strings_and_models_are_names_or_paths(tmp_path: Path) -> None:
+    path = str(tmp_path / "model.pt")
+    metadata = export_model("doap-tiny-256b", path, precision="fp16")
+    assert metadata["kind"] == "binary"
+    assert torch.jit.load(path)(torch.zeros(2, 32, 32, dtype=torch.uint8)).shape == (2, 32)
+    with pytest.raises(DoapError, match="the model must be a path or a name, not Descriptor"):
+        export_model(doap.load("doap-tiny-128", fast=False), path)  # type: ignore[arg-type]
 
 
 def test_the_extent_is_part_of_the_graph(tmp_path: Path, photo: Grey, frames: Frames) -> None:

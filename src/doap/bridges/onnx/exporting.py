@@ -6,7 +6,7 @@ from pathlib import Path
 
 from doap.bridges.onnx.torch_formats import export_program, export_script, is_exported_by_torch
 from doap.choices import DEFAULT_DETECTOR, ExportFormat, ExportGraph, ExportPrecision
-from doap.errors import DoapError
+from doap.errors import DoapError, check_path
 from doap.extents import check_extent
 from doap.files import atomic_file
 from doap.networks import split_length
@@ -22,7 +22,7 @@ SUFFIXES: dict[ExportFormat, str] = {"onnx": ".onnx", "torch-export": ".pt2", "t
 
 def export_model(
     model: str | Path,
-    output: Path,
+    output: str | Path,
     *,
     format: ExportFormat | None = None,
     graph: ExportGraph = "patches",
@@ -53,9 +53,12 @@ def export_model(
 
     Example:
         >>> from doap.bridges.onnx import export_model
-        >>> export_model("doap-128", Path("doap-128.onnx"))["kind"]  # doctest: +SKIP
+        >>> export_model("doap-128", "doap-128.onnx")["kind"]  # doctest: +SKIP
         'real'
     """
+    check_path("the model", model)
+    check_path("the file", output)
+    output = Path(output)
     chosen, is_int8 = _choose_format(output, format), precision.startswith("int8")
     if chosen != "onnx" and (graph == "image" or is_int8):
         option = "the image graph" if graph == "image" else "int8"
