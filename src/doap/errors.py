@@ -1,5 +1,6 @@
 """The exception for errors that a user can cause, and checks of arguments."""
 
+import operator
 import os
 from collections.abc import Iterable
 
@@ -31,6 +32,18 @@ def check_number(name: str, value: object) -> None:
         float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError):  # the last by tensors of several values
         raise DoapError(f"{name} must be a number, not {_shown(value)}") from None
+
+
+def check_whole_number(name: str, value: object) -> None:
+    """Check that an argument is a whole number, of Python or of an array library.
+
+    Raises:
+        DoapError: If it is not.
+    """
+    try:
+        operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise DoapError(f"{name} must be a whole number, not {_shown(value)}") from None
 
 
 def to_floats(name: str, values: Iterable[float]) -> tuple[float, ...]:

@@ -158,6 +158,17 @@ def test_images_without_keypoints_have_no_matches(photos: Path, tmp_path: Path) 
     assert len(MatchCollection(tmp_path / "m.h5")["a.png", "flat.png"]) == 0
 
 
+def test_pairs_may_be_lists_as_of_json_and_rows_of_arrays(described: Path, tmp_path: Path) -> None:
+    pair = ("a.png", "b c/a.png")
+    pairs: list[Any] = [list(pair), pair, np.array(pair)]
+    summary = match_pairs(described, pairs, tmp_path / "m.h5", PLAIN, workers=1)
+    assert summary.matched == 1
+    assert MatchCollection(tmp_path / "m.h5").pairs == [pair]
+    for wrong in (("a.png",), "ab", ("a.png", 3), 5):
+        with pytest.raises(DoapError, match="a pair must be the names of two images, not "):
+            match_pairs(described, [wrong], tmp_path / "wrong.h5", workers=1)  # type: ignore[list-item]
+
+
 def test_bad_input_is_one_line(described: Path, photos: Path, tmp_path: Path) -> None:
     pairs = [("a.png", "b c/a.png")]
     with pytest.raises(DoapError, match=r"no features of x.jpg"):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from doap.choices import MatchGeometry
 from doap.errors import DoapError, check_choice, to_floats
 from doap.folders.collection import FeatureCollection, cached_features
 from doap.folders.match_store import MatchCollection, MatchStore
-from doap.folders.pairs import Pair, in_blocks
+from doap.folders.pairs import Pair, in_blocks, to_pair
 from doap.folders.settings import Identity
 from doap.locking import only_writer
 from doap.parallel import EngineName, open_engine
@@ -132,7 +132,7 @@ class MatchSummary:
 
 def match_pairs(
     features: str | Path,
-    pairs: Iterable[Pair],
+    pairs: Iterable[Sequence[str]],
     output: str | Path,
     settings: MatchSettings | None = None,
     *,
@@ -148,7 +148,7 @@ def match_pairs(
 
     Args:
         features: Features of a folder, as `describe_folder` writes them.
-        pairs: Names of the images of each pair; see `read_pairs`, `all_pairs` and `retrieve_pairs`.
+        pairs: Names of the two images of each pair; see `read_pairs`, `all_pairs` and `retrieve_pairs`.
         output: HDF5 file to write (.h5).
         settings: Tests and geometry; by default those of `MatchSettings`.
         engine: "local" for processes of this machine, "ray" for a Ray cluster on which the features have the same path.
@@ -167,7 +167,7 @@ def match_pairs(
     """
     settings = settings or MatchSettings()
     collection = FeatureCollection(features)
-    wanted = list(dict.fromkeys(pairs))
+    wanted = list(dict.fromkeys(map(to_pair, pairs)))
     if not wanted:
         raise DoapError(f"{features}: no pair to match; at least two images with features are needed")
     stamps = pair_stamps(wanted, collection, settings.identity())

@@ -1,7 +1,7 @@
 """Pairs of images to match: from a file, or all of them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -46,6 +46,21 @@ def read_pairs(path: str | Path, names: Iterable[str]) -> list[Pair]:
     if not pairs:
         raise DoapError(f"{path}: no pair in it; write two image names per line")
     return list(pairs)
+
+
+def to_pair(names: Sequence[str]) -> Pair:
+    """Return the names of two images as a pair; JSON and NumPy have lists and arrays of them.
+
+    Raises:
+        DoapError: If there are not two names.
+    """
+    try:
+        first, second = (None, None) if isinstance(names, str) else names
+    except (TypeError, ValueError):  # no two items
+        first, second = None, None
+    if not (isinstance(first, str) and isinstance(second, str)):
+        raise DoapError(f"a pair must be the names of two images, not {names!r}")
+    return str(first), str(second)  # not NumPy's
 
 
 def all_pairs(names: Iterable[str]) -> list[Pair]:

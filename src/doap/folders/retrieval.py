@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_whole_number
 from doap.folders.collection import FeatureCollection
 from doap.folders.pairs import Pair
 from doap.types import Descriptors, Progress, no_progress
@@ -54,6 +54,7 @@ def retrieve_pairs(
     """
     import faiss
 
+    check_whole_number("the number of images to retrieve", count)
     if count < 1:
         raise DoapError(f"the number of images to retrieve must be at least 1, not {count}")
     collection = FeatureCollection(features)

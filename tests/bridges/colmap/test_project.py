@@ -315,6 +315,8 @@ def test_images_follow_each_other_by_their_numbers() -> None:
 
 
 def test_what_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=r"the number of neighbours must be a whole number, not 2\.5"):
+        PairSettings("sequential", 2.5)  # type: ignore[arg-type]
     with pytest.raises(DoapError, match="not a folder of images"):
         build_project(tmp_path / "missing", tmp_path, TINY)
     with pytest.raises(DoapError, match="no image in"):

@@ -120,7 +120,8 @@ def test_paths_may_be_strings_and_models_are_names_or_paths(tmp_path: Path) -> N
     path = str(tmp_path / "model.pt")
     metadata = export_model("doap-tiny-256b", path, precision="fp16")
     assert metadata["kind"] == "binary"
-    assert torch.jit.load(path)(torch.zeros(2, 32, 32, dtype=torch.uint8)).shape == (2, 32)
+    script = torch.jit.load(path)  # type: ignore[no-untyped-call]
+    assert script(torch.zeros(2, 32, 32, dtype=torch.uint8)).shape == (2, 32)
     with pytest.raises(DoapError, match="the model must be a path or a name, not Descriptor"):
         export_model(doap.load("doap-tiny-128", fast=False), path)  # type: ignore[arg-type]
 

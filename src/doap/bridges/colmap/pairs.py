@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from doap.choices import PairChoice
-from doap.errors import DoapError, check_choice
+from doap.errors import DoapError, check_choice, check_whole_number
 from doap.folders import Pair, all_pairs, read_pairs, retrieve_pairs
 from doap.types import Progress
 
@@ -30,6 +30,7 @@ class PairSettings:
     def __post_init__(self) -> None:
         if not isinstance(self.choice, Path):
             check_choice("pairs", self.choice, get_args(PairChoice), "the Path of a file")
+        check_whole_number("the number of neighbours", self.neighbours)
         if self.neighbours < 1:
             raise DoapError(f"the number of neighbours must be at least 1, not {self.neighbours}")
 
