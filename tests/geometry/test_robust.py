@@ -4,6 +4,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from doap.choices import Geometry
 from doap.errors import DoapError
@@ -230,9 +231,11 @@ def test_points_thresholds_and_geometries_that_are_none_are_refused() -> None:
             verify(first, second, SIZE, threshold=threshold)
     with pytest.raises(DoapError, match="the threshold must be a number, not '1'"):
         verify(first, second, SIZE, threshold="1")  # type: ignore[arg-type]
-    for size in ((0, 0), (-1, 5), (math.nan, 5), (100,)):
+    for size in ((0, 0), (-1, 5), (math.nan, 5), (100,), None, 100, "ab"):
         with pytest.raises(DoapError, match=r"the size of an image must be \(height, width\)"):
             verify(first, second, size)  # type: ignore[arg-type]
+    with pytest.raises(DoapError, match=r"must be numbers, .* of a tensor, pass"):
+        verify(torch.ones(9, 2, requires_grad=True), second[:9], SIZE)  # type: ignore[arg-type]
     with pytest.raises(DoapError, match="geometry affine: unknown; choose one of fundamental"):
         verify(first, second, SIZE, "affine")  # type: ignore[arg-type]
 

@@ -80,7 +80,7 @@ def verify(
     a, b = _check_points(first, second)
     intrinsics = check_cameras(geometry, cameras)
     check_inlier_threshold(threshold)
-    if len(size) != 2 or not all(side >= 1 for side in size):
+    if not _is_size(size):
         raise DoapError(f"the size of an image must be (height, width), at least one pixel each, not {size}")
     count = len(a)
     rejected = Verification(None, np.zeros(count, bool), 0.0)
@@ -160,11 +160,20 @@ def _normalise(points: Points, camera: Matrix) -> Matrix:
     return np.ascontiguousarray(rays[:, :2] / rays[:, 2:])
 
 
+def _is_size(size: tuple[int, int]) -> bool:
+    try:
+        return len(size) == 2 and all(side >= 1 for side in size)
+    except TypeError:  # no pair, or not of numbers
+        return False
+
+
 def _check_points(first: Points, second: Points) -> tuple[Matrix, Matrix]:
     try:
         a, b = (np.ascontiguousarray(points, np.float64) for points in (first, second))
-    except (TypeError, ValueError) as error:
-        raise DoapError("matched points must be numbers, (P, 2) for each image") from error
+    except (TypeError, ValueError, RuntimeError) as error:  # the last by tensors with gradients
+        raise DoapError(
+            "matched points must be numbers, (P, 2) for each image; of a tensor, pass tensor.detach().cpu().numpy()"
+        ) from error
     if a.ndim != 2 or a.shape[1:] != (2,) or a.shape != b.shape:
         raise DoapError(f"matched points must be (P, 2) for both images, not {a.shape} and {b.shape}")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
