@@ -68,6 +68,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "bytes as file": (lambda: FIRST.save(b"a.npz"), "the file must be a path or a name, not b'a.npz'"),  # type: ignore[arg-type]
     "file of matches": (lambda: Matches.load(3), "the file must be a path or a name, not 3"),  # type: ignore[arg-type]
     "file of a picture": (lambda: FIRST.draw(IMAGE, 3), "the file must be a path or a name, not 3"),  # type: ignore[arg-type]
+    "float image": (lambda: doap.extract_patches(IMAGE / 255, FRAMES, 32, 5.0), "uint8 grey values, .* not float64"),  # type: ignore[arg-type]
+    "deep image": (lambda: doap.extract_patches(IMAGE.astype(np.uint16), FRAMES, 32, 5.0), "not uint16"),
     "shape of frames": (lambda: doap.extract_patches(IMAGE, FRAMES[:, :, :2], 32, 5.0), r"frames must be \(N, 2, 3\)"),
 }
 

@@ -42,6 +42,8 @@ class Pyramid:
     def __init__(self, image: Grey | Tensor, device: str | torch.device | None = None) -> None:
         if image.ndim != 2 or 0 in image.shape:
             raise DoapError(f"an image must be (H, W) with at least one pixel, not {tuple(image.shape)}")
+        if isinstance(image, np.ndarray) and image.dtype != np.uint8:
+            raise DoapError(f"an image must be uint8 grey values, as doap.read_grey returns, not {image.dtype}")
         self._image = (
             image if isinstance(image, Tensor) else torch.from_numpy(np.require(image, requirements=["C", "W"]))
         )
@@ -135,7 +137,7 @@ def extract_patches(
         (N, size, size) uint8; the border of the image is replicated.
 
     Raises:
-        DoapError: If the size, the extent, the device or the shape of the frames is invalid.
+        DoapError: If the image, the size, the extent, the device or the shape of the frames is invalid.
     """
     check_extent(extent)
     if not size >= 1:
