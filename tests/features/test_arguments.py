@@ -68,6 +68,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "bytes as file": (lambda: FIRST.save(b"a.npz"), "the file must be a path or a name, not b'a.npz'"),  # type: ignore[arg-type]
     "file of matches": (lambda: Matches.load(3), "the file must be a path or a name, not 3"),  # type: ignore[arg-type]
     "file of a picture": (lambda: FIRST.draw(IMAGE, 3), "the file must be a path or a name, not 3"),  # type: ignore[arg-type]
+    "short mask": (lambda: FIRST[np.ones(3, bool)], "40 features cannot be selected in this way: boolean index"),
+    "index beyond the end": (lambda: FIRST[[10**6]], "cannot be selected in this way: index 1000000 is out of bounds"),
+    "index of floats": (lambda: FIRST[np.array([0.5])], "in this way: arrays used as indices must be of integer"),
+    "slice of floats": (lambda: FIRST[:0.5], "cannot be selected in this way: slice indices must be integers"),
+    "part of a feature": (lambda: FIRST.strongest(2.5), "number of features must be a whole number, not 2.5"),  # type: ignore[arg-type]
+    "no image": (lambda: doap.read_grey(None), "the image must be a path or a name, not NoneType"),  # type: ignore[arg-type]
     "float image": (lambda: doap.extract_patches(IMAGE / 255, FRAMES, 32, 5.0), "uint8 grey values, .* not float64"),  # type: ignore[arg-type]
     "deep image": (lambda: doap.extract_patches(IMAGE.astype(np.uint16), FRAMES, 32, 5.0), "not uint16"),
     "shape of frames": (lambda: doap.extract_patches(IMAGE, FRAMES[:, :, :2], 32, 5.0), r"frames must be \(N, 2, 3\)"),

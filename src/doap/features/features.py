@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.choices import StoredPrecision
-from doap.errors import DoapError
+from doap.errors import DoapError, check_whole_number
 from doap.features.drawing import Picture, draw_keypoints
 from doap.features.image_input import ImageLike
 from doap.features.keypoint_input import frame_angles, frame_scales
@@ -75,8 +75,11 @@ class Features:
             raise DoapError(f"features are selected by a slice, (K,) indices or a (N,) mask, not by {indices!r}")
         if not isinstance(selected, slice) and not len(selected):
             selected = slice(0)
-        responses = None if self.responses is None else self.responses[selected]
-        return Features(self.frames[selected], self.descriptors[selected], self.size, self.model, responses)
+        try:
+            responses = None if self.responses is None else self.responses[selected]
+            return Features(self.frames[selected], self.descriptors[selected], self.size, self.model, responses)
+        except (IndexError, TypeError) as error:  # other numbers than there are features, or no whole numbers
+            raise DoapError(f"{len(self)} features cannot be selected in this way: {error}") from error
 
     @property
     def keypoints(self) -> NDArray[np.float32]:
@@ -99,6 +102,7 @@ class Features:
         Raises:
             DoapError: If the responses are unknown, or the count is negative.
         """
+        check_whole_number("the number of features", count)
         if self.responses is None:
             raise DoapError("the responses of these features are unknown; select them by index: features[indices]")
         if count < 0:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.ExifTags import Base
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_path
 from doap.types import Grey
 
 HAS_AVIF = find_spec("PIL.AvifImagePlugin") is not None  # from Pillow 11.3
@@ -56,8 +56,9 @@ def read_grey(path: Path | str, exif_rotation: bool = True) -> Grey:
         exif_rotation: Rotate the image upright as its EXIF data say; otherwise its pixels are returned as stored.
 
     Raises:
-        DoapError: If the file does not exist or cannot be decoded.
+        DoapError: If it is no path, or the file does not exist or cannot be decoded.
     """
+    check_path("the image", path)
     with open_image(Path(path), path) as image:
         return to_grey(_turn(image, exif_rotation))
 
