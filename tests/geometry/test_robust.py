@@ -212,6 +212,7 @@ def test_sampson_distances_are_the_shortest_ways_to_the_epipolar_constraint() ->
         (np.full((3, 3), np.nan), "not a matrix of intrinsics"),
         (CAMERAS[0].T, "not a matrix of intrinsics"),
         ((CAMERAS[0], None), "cameras must be numbers"),
+        (torch.eye(3, requires_grad=True), "cameras must be numbers: .* of a tensor, pass"),
     ],
 )
 def test_cameras_that_are_none_are_refused(cameras: Any, message: str) -> None:

@@ -196,8 +196,11 @@ def check_cameras(geometry: MatchGeometry, cameras: Cameras | None) -> tuple[Mat
         raise DoapError("an essential matrix needs the intrinsics of the images: cameras=K or cameras=(K1, K2)")
     try:
         array = np.asarray(cameras, np.float64)
-    except (TypeError, ValueError) as error:
-        raise DoapError("cameras must be numbers: one (3, 3) matrix of intrinsics or two") from error
+    except (TypeError, ValueError, RuntimeError) as error:  # the last by tensors with gradients
+        raise DoapError(
+            "cameras must be numbers: one (3, 3) matrix of intrinsics or two; of a tensor, pass "
+            "tensor.detach().cpu().numpy()"
+        ) from error
     if array.shape not in ((3, 3), (2, 3, 3)):
         raise DoapError(f"cameras must be one (3, 3) matrix of intrinsics or two, not of shape {array.shape}")
     first, second = np.broadcast_to(array, (2, 3, 3))
