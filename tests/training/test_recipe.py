@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from doap import DoapError
-from doap.training.recipe import RENAMED_KEYS, Recipe, read_recipe, read_recorded_recipe, upgrade_recipe
+from doap.training.recipe import RENAMED_KEYS, Recipe, check_used, read_recipe, read_recorded_recipe, upgrade_recipe
 
 
 def test_the_papers_choices_by_default() -> None:
@@ -153,3 +153,10 @@ def test_a_recorded_recipe_may_have_keys_without_an_effect(tmp_path: Path) -> No
     recipe = Recipe(groups_per_sequence=16, distillation_weight=3.0)
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     assert read_recorded_recipe(tmp_path / "recipe.yaml") == recipe
+
+
+def test_a_key_needs_an_effect_on_one_training_of_a_series() -> None:
+    plain, aligned = Recipe(transformer_lr_divisor=5), Recipe(transformer_lr_divisor=5, transformer=True)
+    check_used([plain, aligned], "r.yaml")
+    with pytest.raises(DoapError, match=r"^r\.yaml: transformer_lr_divisor=5 needs transformer=true; "):
+        check_used([Recipe(), plain], "r.yaml")

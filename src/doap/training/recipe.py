@@ -1,6 +1,6 @@
 """Training recipes: everything that decides a training besides the data, typed, in one YAML file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -243,6 +243,14 @@ class Recipe(Architecture):
         return yaml.safe_dump(self.model_dump(), sort_keys=False)
 
 
+NEEDS: tuple[tuple[str, Callable[[Recipe], bool], str], ...] = (
+    ("groups_per_sequence", lambda recipe: recipe.sampling == "pools", "sampling=pools"),
+    ("distillation_weight", lambda recipe: bool(recipe.teachers), "a teacher"),
+    ("transformer_lr_divisor", lambda recipe: recipe.transformer, "transformer=true"),
+)
+"""Keys that only some trainings use: the key, whether a recipe uses it, and what it needs."""
+
+
 def list_recipes() -> dict[str, str]:
     """Return the names of the recipes that ship with the package, with a one-line description each.
 
@@ -358,19 +366,23 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def check_used(recipe: Recipe, where: str) -> None:
-    """Check that the keys of a single training have an effect; in a series they may have one in some trainings.
+def check_used(recipes: Sequence[Recipe], where: str) -> None:
+    """Check that keys of trainings have an effect: of a single one, or in a series in at least one of them.
+
+    Args:
+        recipes: Recipe of each training.
+        where: What they were read from, for the error.
 
     Raises:
         DoapError: If a key has a value without an effect.
     """
-    for key, is_used, need in (
-        ("groups_per_sequence", recipe.sampling == "pools", "sampling=pools"),
-        ("distillation_weight", recipe.teachers, "a teacher"),
-    ):
-        value, default = getattr(recipe, key), Recipe.model_fields[key].default
-        if value != default and not is_used:
-            raise DoapError(f"{where}: {key}={value:g} needs {need}; without it, set {key}={default:g}")
+    for key, is_used, need in NEEDS:
+        if any(map(is_used, recipes)):
+            continue
+        default = Recipe.model_fields[key].default
+        for value in (getattr(recipe, key) for recipe in recipes):
+            if value != default:
+                raise DoapError(f"{where}: {key}={value:g} needs {need}; without it, set {key}={default:g}")
 
 
 def _shorten(text: str) -> str:

@@ -154,3 +154,17 @@ def test_options_of_pairs_need_pairs(doap: Doap, sets: Path, option: str) -> Non
     status, _, errors = doap(*WORDS, f"--{option}", value)
     assert (status, errors) == (1, f"doap: --{option}: has no effect on a study without --pairs; leave it out\n")
     assert not (sets / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        ("val_fraction=0.25", "--set val_fraction=0.25: has no effect beside --val; give one of them"),
+        ("groups_per_sequence=8", "study.yaml: groups_per_sequence=8 needs sampling=pools; without it, set "),
+    ],
+)
+def test_settings_without_an_effect_on_any_run_are_refused(doap: Doap, sets: Path, setting: str, error: str) -> None:
+    status, _, errors = doap(*WORDS, "--set", setting)
+    assert (status, errors.count("\n")) == (1, 1)
+    assert errors.startswith(f"doap: {error}")
+    assert not (sets / "runs").exists()

@@ -248,3 +248,13 @@ def test_a_split_is_given_once(doap: Doap, tmp_path: Path, other: tuple[str, ...
     status, _, errors = doap(*words)
     assert (status, errors) == (1, "doap: --split: --set or --over sets it, too; give one of them\n")
     assert not (tmp_path / "sweep").exists()
+
+
+def test_a_key_without_an_effect_on_any_run_is_refused(doap: Doap, folders: Path) -> None:
+    status, _, errors = doap(
+        "sweep", "small.yaml", "--data", "liberty", "--over", "groups_per_sequence=64,8", "-o", "runs",
+        "--test", "notredame", "--device", "cpu",
+    )  # fmt: skip
+    message = "groups_per_sequence=8 needs sampling=pools; without it, set groups_per_sequence=64"
+    assert (status, errors) == (1, f"doap: small.yaml: {message}\n")
+    assert not (folders / "runs").exists()

@@ -311,6 +311,7 @@ def test_what_an_option_sets_is_not_set_otherwise(
     [
         (("groups_per_sequence=16",), "groups_per_sequence=16 needs sampling=pools; without it, set "),
         (("distillation_weight=2.5",), "distillation_weight=2.5 needs a teacher; without it, set "),
+        (("transformer_lr_divisor=5",), "transformer_lr_divisor=5 needs transformer=true; without it, set "),
     ],
 )
 def test_keys_without_an_effect_are_refused(

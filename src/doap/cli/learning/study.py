@@ -58,17 +58,21 @@ def study(
     from doap.experiments.study import run_study
     from doap.experiments.study_plan import read_study
     from doap.experiments.study_table import study_table, summarise_runs
+    from doap.training.recipe import check_used
     from doap.training.run_folder import DataSpec
-    from doap.training.validation import CommonValidation, check_validation_folder
+    from doap.training.validation import CommonValidation, check_val_fraction, check_validation_folder
 
     if not pairs:
         check_unused(context, ("detector", "extent", "keypoints"), "a study without --pairs")
     plan = read_study(file, settings)
+    recipes = [plan.base, *(recipe for runs in plan.runs.values() for recipe in runs.values())]
+    check_used(recipes, file)
+    check_val_fraction(plan.base, settings or [])
     check_detector(detector)
     extents = [parse_extent(text) for text in extent or ["own"]]
     target = choose_device(device)
     check_validation_folder([data], val)
-    split = shared_split([plan.base, *(recipe for recipes in plan.runs.values() for recipe in recipes.values())])
+    split = shared_split(recipes)
     training_set, validation_set = open_training_with_bar([data], split), open_with_bar(val)
     evaluated_by: dict[str, Any] = {
         "lists": {

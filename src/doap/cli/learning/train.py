@@ -79,7 +79,7 @@ def train(
                 )
         overrides = [*(settings or []), *(f"{key}={json.dumps(value)}" for key, value in options.items() if value)]
         run, run_recipe = output, read_recipe(recipe, overrides)
-        check_used(run_recipe, str(recipe))
+        check_used([run_recipe], str(recipe))
         check_name(run.name)
         run_split = run_recipe.split
         if val:
