@@ -54,6 +54,7 @@ def test_runs_are_the_recipe_with_what_the_study_and_they_change(tmp_path: Path)
         (("  ap:", "  ../ap:"), "String should match pattern"),
         (("{recipe: frames-binary", "{recipes: frames-binary"), "runs.binary.recipes: Extra inputs"),
         (("runs:", "runs: ["), "not valid YAML"),
+        (("runs:", "runs:\n  ap: {settings: {epochs: 9}}"), "the key ap is repeated, in line "),
         (("settings: {bin_power", "settings: {spacing"), "--set spacing=null: spacing was renamed; use bin_power"),
         (("seeds: [4, 7]", "seeds: [18446744073709551616]"), "not valid YAML (an integer has more than 64 bits)"),
         (("lr: [0.1, 1]", "lr: [2001-99-99]"), "run ap: frames-real: lr: Input should be a valid number"),

@@ -49,6 +49,8 @@ def test_values_are_those_of_json() -> None:
         ("!!python/object/apply:os.getcwd []", "could not determine a constructor"),
         ("a: b: c", "mapping values are not allowed here"),
         ("? [a]\n: b", "unhashable key"),
+        ("a: 1\nb: {c: 2}\na: 3", "the key a is repeated, in line 3"),
+        ('a: {\'b\\n\': 1, "b\\n": 1, "b\\n": 2}', "the key b is repeated, in line 1"),
     ],
 )
 def test_every_fault_is_a_value_error_of_one_line_at_once(text: str, message: str) -> None:

@@ -1,6 +1,7 @@
 """YAML that others have written: every fault is a ValueError, and size, depth and repetition are bounded.
 
 Values are those of JSON. A date is text, as in YAML 1.2. Aliases are allowed up to a total size: nested ones multiply.
+A key that is repeated in a mapping is refused; PyYAML would use the last value.
 """
 
 from pathlib import Path
@@ -12,6 +13,7 @@ MAX_BYTES = 1 << 18  # PyYAML reads about 200 kB per second
 MAX_DEPTH = 32
 MAX_VALUES = 100_000
 MAX_INTEGER = 2**64 - 1
+MAX_QUOTE = 80  # characters of a key that an error repeats
 
 
 class _Loader(yaml.SafeLoader):
@@ -28,8 +30,8 @@ def read_yaml(path: Path) -> Any:
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If it is not UTF-8, not YAML, has values that JSON does not have, or is nested too deeply or too
-            large; the message is one line.
+        ValueError: If it is not UTF-8, not YAML, repeats a key, has values that JSON does not have, or is nested too
+            deeply or too large; the message is one line.
     """
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
@@ -83,6 +85,7 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, i
     known[id(node)] = 0, 0
     children: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
+        _check_keys([key for key, _ in node.value])
         children = [child for pair in node.value for child in pair]
     elif isinstance(node, yaml.SequenceNode):
         children = node.value
@@ -96,6 +99,18 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, i
         raise ValueError(f"has more than {MAX_VALUES:,} values, aliases included")
     known[id(node)] = count, depth
     return count, depth
+
+
+def _check_keys(keys: list[yaml.Node]) -> None:
+    """Check that no key of a mapping is repeated; keys that are merged into it may be."""
+    known: set[tuple[str, str]] = set()
+    for key in keys:
+        if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+            continue
+        if (key.tag, key.value) in known:
+            name = " ".join(key.value.split())[:MAX_QUOTE]
+            raise ValueError(f"the key {name} is repeated, in line {key.start_mark.line + 1}")
+        known.add((key.tag, key.value))
 
 
 def _check_values(value: Any) -> None:
