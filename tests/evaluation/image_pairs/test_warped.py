@@ -137,6 +137,11 @@ def test_large_photos_are_scaled_down() -> None:
     assert pair.first.image.shape == (360, 640)
 
 
+def test_a_photo_of_one_row_is_one_line(photo: Grey) -> None:
+    with pytest.raises(DoapError, match=r"^line\.png: no keypoint found; is it flat or tiny\?$"):
+        make_pairs("line.png", np.resize(photo[:1], (1, 2000)), 1, 100, seed=0)
+
+
 def test_a_flat_photo_is_one_line() -> None:
     with pytest.raises(DoapError, match="wall: no keypoint"):
         make_pairs("wall", np.full((100, 100), 9, np.uint8), 1, 50, seed=0)

@@ -230,6 +230,6 @@ def _scale_down(photo: Grey) -> Grey:
     ratio = max(height, width) / MAX_SIDE
     if ratio <= 1:
         return photo
-    size = round(height / ratio), round(width / ratio)
+    size = max(1, round(height / ratio)), max(1, round(width / ratio))
     homography = np.diag([1 / ratio, 1 / ratio, 1.0])
     return to_bytes(warp(Pyramid(photo), homography, size))[0].numpy()
