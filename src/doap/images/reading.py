@@ -237,7 +237,7 @@ def shrink(image: Grey, longest: int) -> Grey:
     return np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BOX))
 
 
-def _is_photo(name: Path) -> bool:
+def is_photo(name: Path) -> bool:
     """Return whether a path within a folder is called like a photo; macOS leaves hidden files of such names."""
     return name.suffix.lower() in PHOTO_SUFFIXES and not any(part.startswith(".") for part in name.parts)
 
@@ -251,7 +251,7 @@ def find_photos(paths: list[Path]) -> list[Path]:
     photos: list[Path] = []
     for path in paths:
         if path.is_dir():
-            photos += sorted(p for p in path.rglob("*") if _is_photo(p.relative_to(path)) and p.is_file())
+            photos += sorted(p for p in path.rglob("*") if is_photo(p.relative_to(path)) and p.is_file())
         elif path.exists():
             photos.append(path)
         else:

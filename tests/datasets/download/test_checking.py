@@ -56,6 +56,15 @@ def test_small_sets_are_counted_and_hashed(tmp_path: Path, name: str) -> None:
     assert calls[-1][0] == calls[-1][1] == sum(path.stat().st_size for path in content.files)
 
 
+@pytest.mark.parametrize(("name", "hidden"), [("phototour", "._patches0000.bmp"), ("tasks", "._retr.csv")])
+def test_hidden_files_are_no_part_of_a_set(tmp_path: Path, name: str, hidden: str) -> None:
+    make, inspect, _ = SETS[name]
+    folder = make(tmp_path / "set")
+    content = inspect(folder)
+    (folder / hidden).write_bytes(b"\0\5\x16\7")  # of macOS
+    assert inspect(folder) == content
+
+
 def test_the_hash_is_as_documented(tmp_path: Path) -> None:
     folder = make_hpatches(tmp_path)
     expected = hashlib.sha256()

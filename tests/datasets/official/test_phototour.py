@@ -29,6 +29,13 @@ def test_a_last_sheet_that_is_full(tmp_path: Path) -> None:
     np.testing.assert_array_equal(PatchSet.open(tmp_path / "set").take([255])[0], patches[255])
 
 
+def test_hidden_files_are_no_sheets(tmp_path: Path) -> None:
+    some_phototour(tmp_path / "liberty", 300)
+    (tmp_path / "liberty" / "._patches0000.bmp").write_bytes(b"\0\5\x16\7")  # of macOS
+    convert_phototour(tmp_path / "liberty", tmp_path / "set")
+    assert len(PatchSet.open(tmp_path / "set")) == 300
+
+
 def test_sheets_are_taken_in_the_order_of_their_names(tmp_path: Path) -> None:
     patches, _ = some_phototour(tmp_path / "s", 300)
     first, second = tmp_path / "s" / "patches0000.bmp", tmp_path / "s" / "patches0001.bmp"

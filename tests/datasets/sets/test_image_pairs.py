@@ -24,6 +24,12 @@ def test_sequences_and_folders_of_pairs_are_found_together(tmp_path: Path) -> No
     np.testing.assert_allclose(pairs[2].ground_truth, homography(3, 0))
 
 
+def test_hidden_files_are_no_images_of_a_pair(tmp_path: Path) -> None:
+    write_pair(tmp_path / "a", 1)
+    (tmp_path / "a" / "._a.png").write_bytes(b"\0\5\x16\7")  # of macOS
+    assert [(pair.first.name, pair.second.name) for pair in find_pairs(tmp_path)] == [("a.png", "b.png")]
+
+
 def test_a_table_names_pairs_and_scenes(tmp_path: Path) -> None:
     write_pair(tmp_path / "house", 0)
     write_points(tmp_path / "labels.csv", homography(2, 0))

@@ -51,7 +51,7 @@ def inspect_phototour(folder: Path) -> Content:
     """Inspect UBC Phototour: sheets of 16x16 patches, info.txt with one row per patch, the list of test pairs."""
     patches = _count_rows(folder, phototour.INFO)
     pairs = _count_rows(folder, phototour.PAIRS)
-    sheets = tuple(sorted(folder.glob("*.bmp")))
+    sheets = tuple(phototour.find_sheets(folder))
     expected = -(-patches // phototour.PER_SHEET)
     if len(sheets) < expected:
         raise DoapError(f"{len(sheets):,} sheets (*.bmp), but the {patches:,} patches of info.txt need {expected:,}")
@@ -103,7 +103,7 @@ def inspect_hpatches_tasks(folder: Path) -> Content:
             if _count_rows(folder, path.name) < 2 or _first_row(path) != columns:
                 raise DoapError(f"{path.name}: not a list with the columns {columns}")
         counts[{"verif": "verification lists", "retr": "retrieval lists"}[kind]] = len(lists)
-    return Content(folder, counts, _in_order(folder, [folder / "splits.json", *folder.glob("*.csv")]))
+    return Content(folder, counts, _in_order(folder, [folder / "splits.json", *folder.glob("[!.]*.csv")]))
 
 
 def inspect_romepatches(folder: Path) -> Content:

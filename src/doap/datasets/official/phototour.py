@@ -30,9 +30,13 @@ PAIR_COLUMNS = 7
 
 def source_files(folder: Path) -> list[Path]:
     """Return info.txt and the sheets of a Phototour folder; empty if it is not one."""
-    sheets = sorted(folder.glob("*.bmp"))
-    info = folder / INFO
+    sheets, info = find_sheets(folder), folder / INFO
     return [info, *sheets] if sheets and info.is_file() else []
+
+
+def find_sheets(folder: Path) -> list[Path]:
+    """Return the sheets of a Phototour folder in order, without the hidden files that macOS leaves."""
+    return sorted(file for file in folder.glob("*.bmp") if not file.name.startswith("."))
 
 
 def convert_phototour(folder: Path, path: Path, progress: Progress = no_progress) -> None:
@@ -50,7 +54,7 @@ def convert_phototour(folder: Path, path: Path, progress: Progress = no_progress
         DoapError: If a file is missing or damaged; nothing is written then.
     """
     points = _read_points(folder / INFO)
-    sheets = sorted(folder.glob("*.bmp"))
+    sheets = find_sheets(folder)
     expected = -(-len(points) // PER_SHEET)
     if len(sheets) != expected:
         raise DoapError(

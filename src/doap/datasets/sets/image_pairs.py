@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from doap.datasets.official.image_sequences import ImageSequence, is_sequence, read_sequence
 from doap.errors import DoapError
 from doap.files import printable
-from doap.images.reading import PHOTO_SUFFIXES
+from doap.images.reading import is_photo
 
 COLUMNS = ("first", "second", "truth")
 GROUND_TRUTH_FILES = ("H.txt", "H.xml", "points.csv")
@@ -124,7 +124,7 @@ def _read_pairs(table: Path) -> list[PairFiles]:
 
 def _read_pair_folder(folder: Path, name: str) -> PairFiles:
     """Find the files of the pair in a folder with two images and their ground truth."""
-    images = sorted(p for p in folder.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
+    images = [path for path in sorted(folder.iterdir()) if is_photo(Path(path.name)) and path.is_file()]
     ground_truths = [folder / file for file in GROUND_TRUTH_FILES if (folder / file).is_file()]
     if len(images) != 2 or len(ground_truths) != 1:
         raise DoapError(
