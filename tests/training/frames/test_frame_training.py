@@ -187,3 +187,15 @@ def test_settings_of_the_network_can_be_one_mapping() -> None:
         with pytest.raises(DoapError, match=message) as raised:
             read_settings([setting])
         assert "\n" not in str(raised.value)
+
+
+def test_a_batch_that_the_photos_do_not_fill_is_one_line_before_they_are_decoded(
+    tilted: TiltedSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TiltedBatches, "_start_views", lambda *_: pytest.fail("the views are decoded"))
+    for settings, message in (
+        ({"batch_size": 4096, "points_per_photo": 2000}, "0 photos of the set have 2000 points, but a batch takes 1"),
+        ({"batch_size": 72, "points_per_photo": 12}, "2 photos of the set have 12 points, but a batch takes 3"),
+    ):
+        with pytest.raises(DoapError, match=f"^{message}; lower points_per_photo or batch_size$"):
+            TiltedBatches(tilted, SMALL.model_copy(update=settings), "cpu")

@@ -13,6 +13,7 @@ from doap.datasets.batches.resident_frames import decode_photos
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.groups import Ids
 from doap.datasets.tilted.tilted_set import TiltedSet
+from doap.errors import DoapError
 from doap.images.atlas import Atlas
 from doap.images.correction.correcting import start_frames
 from doap.images.extraction import Pyramid
@@ -52,6 +53,9 @@ class TiltedBatches:
         recipe: Size and jitter of the batches.
         device: Device of the views.
         progress: Callback while the views are loaded, called as progress(done, total).
+
+    Raises:
+        DoapError: If the set has too few photos with enough points for a batch.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class TiltedBatches:
     ) -> None:
         self._recipe, self._device = recipe, torch.device(device)
         frames = data.frames
+        self._sampler = _make_sampler(frames, recipe)  # fails before the views are decoded
         used, photos = np.unique(frames.photos, return_inverse=True)
         self._starts = frames.frames.copy()
         self.atlas = Atlas(self._start_views(frames, used, progress), device)
@@ -67,9 +72,6 @@ class TiltedBatches:
         self._jacobians = torch.from_numpy(data.jacobians()).to(device)
         self._groups = frames.groups
         self._tables = OverlapTables(frames, device)
-        points = min(recipe.points_per_photo, recipe.batch_size // VIEWS)
-        pools = max(1, recipe.batch_size // (VIEWS * points))
-        self._sampler = PoolSampler(frames, pools, points, recipe.seed, VIEWS)
 
     def _start_views(self, frames: FrameSet, used: Ids, progress: Progress) -> Iterator[Grey]:
         """Yield the decoded views; their frames become those that the network takes."""
@@ -102,6 +104,19 @@ class TiltedBatches:
         scale = torch.exp2(self._recipe.scale_jitter * noise[:, 1])
         jitter = scale[:, None, None] * rotations(torch.stack([angle.cos(), angle.sin()], 1))
         return torch.cat([frames[:, :, :2] @ jitter, frames[:, :, 2:]], 2)
+
+
+def _make_sampler(frames: FrameSet, recipe: FrameRecipe) -> PoolSampler:
+    """Return the sampler of the points of a batch, which takes the points of a photo together."""
+    points = min(recipe.points_per_photo, recipe.batch_size // VIEWS)
+    photos = max(1, recipe.batch_size // (VIEWS * points))
+    usable = int((np.bincount(frames.group_sequences) >= points).sum())
+    if usable < photos:
+        raise DoapError(
+            f"{usable} photos of the set have {points} points, but a batch takes {photos}; lower points_per_photo or "
+            "batch_size"
+        )
+    return PoolSampler(frames, photos, points, recipe.seed, VIEWS)
 
 
 def align_orientations(frames: Tensor, jacobians: Tensor) -> Tensor:
