@@ -7,6 +7,8 @@ that the older result does not have are added. Settings that both name must be e
 """
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from doap.errors import DoapError
@@ -21,13 +23,16 @@ def merge(older: Result, newer: Result) -> Result:
     """Return a result with all rows of the newer one, and those of the older one for other descriptors.
 
     Raises:
-        DoapError: If they are of different benchmarks or settings.
+        DoapError: If they are of different benchmarks or settings, or of different image pairs where descriptors are
+            compared.
     """
     if older.benchmark != newer.benchmark:
         raise DoapError(f"results of {older.benchmark} and {newer.benchmark} cannot be merged")
     for key in older.settings.keys() & newer.settings.keys() - {*PLACES}:
         if older.settings[key] != newer.settings[key]:
             raise DoapError(f"setting {key}: {older.settings[key]} and {newer.settings[key]} differ")
+    if older.comparisons and _image_pairs(older) != _image_pairs(newer):
+        raise DoapError("the results are of different image pairs, or of the same in another order")
     replaced = {str(method["name"]) for method in newer.methods}
     scores = [row for row in older.scores if row["descriptor"] not in replaced] + newer.scores
     return older.model_copy(
@@ -40,16 +45,25 @@ def merge(older: Result, newer: Result) -> Result:
     )
 
 
-def main() -> None:
-    """Read the arguments and merge."""
+def _image_pairs(result: Result) -> list[tuple[object, object]]:
+    """Return sequence and name of the image pairs of a result, in their order."""
+    first = result.scores[0]["descriptor"]
+    return [(row["sequence"], row["pair"]) for row in result.scores if row["descriptor"] == first]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("older", type=Path, help="result that is replaced")
     parser.add_argument("newer", type=Path, nargs="+", help="results with the new rows; later ones win")
-    arguments = parser.parse_args()
-    result = read_result(arguments.older)
-    for path in arguments.newer:
-        result = merge(result, read_result(path))
-    write_text(arguments.older, result.model_dump_json() + "\n")
+    options = parser.parse_args(arguments)
+    try:
+        result = read_result(options.older)
+        for path in options.newer:
+            result = merge(result, read_result(path))
+        write_text(options.older, result.model_dump_json() + "\n")
+    except DoapError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Rows of newer results replace those of the same descriptors, and nothing else."""
 
+from pathlib import Path
+
 import pytest
 
 import merge_results
@@ -38,3 +40,13 @@ def test_results_of_other_settings_are_refused() -> None:
     other = oxford("12", ours=74.0).model_copy(update={"benchmark": "hpatches"})
     with pytest.raises(DoapError, match="oxford and hpatches"):
         merge_results.merge(oxford("12", sift=60.0), other)
+
+
+def test_results_of_other_image_pairs_are_refused(tmp_path: Path) -> None:
+    older = oxford("12", sift=60.0).model_copy(update={"comparisons": [{"measure": "AP"}]})
+    newer = oxford("12", ours=74.0)
+    for number, scores in enumerate((newer.scores[:1], [{**row, "sequence": "bark"} for row in newer.scores])):
+        older.write_json(tmp_path / "older.json")
+        newer.model_copy(update={"scores": scores}).write_json(tmp_path / f"{number}.json")
+        with pytest.raises(SystemExit, match=r"^the results are of different image pairs, or "):
+            merge_results.main([str(tmp_path / "older.json"), str(tmp_path / f"{number}.json")])
