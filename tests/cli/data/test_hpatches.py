@@ -49,6 +49,14 @@ def test_folders_are_made_and_an_interrupted_run_continues(doap: Doap) -> None:
 
 
 @pytest.mark.usefixtures("sequences")
+def test_a_sequence_may_have_folders_in_it(doap: Doap) -> None:
+    Path("sequences/v_one/thumbnails").mkdir()
+    status, output, _ = doap("data", "hpatches", "sequences/v_one", "-o", "made", "--points", 20)
+    assert (status, "made/v_one: 20 patches per strip" in output) == (0, True)
+    assert "skipped:" not in output
+
+
+@pytest.mark.usefixtures("sequences")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -62,13 +62,13 @@ def hpatches(
 
 def _find_sequences(paths: list[Path]) -> tuple[list["ImageSequence"], list[str]]:
     """Return the sequences at the paths and in folders of them, and the errors of the others."""
-    from doap.datasets.official.image_sequences import find_sequences
+    from doap.datasets.official.image_sequences import find_sequences, is_sequence
 
     sequences: list[ImageSequence] = []
     failures: list[str] = []
     for path in paths:
         subfolders = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
-        for folder in subfolders or [path]:
+        for folder in [path] if is_sequence(path) or not subfolders else subfolders:
             try:
                 sequences += find_sequences(folder)
             except DoapError as error:
