@@ -223,6 +223,12 @@ def test_verification_pairs(tmp_path: Path) -> None:
     assert (second.sequences.tolist(), second.images.tolist(), second.rows.tolist()) == ([1, 1], [4, 3], [1, 0])
 
 
+def test_a_list_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("s,idx\ni_a,7\n", encoding="utf-8-sig")
+    locations = read_retrieval_list(tmp_path / "list.csv")
+    assert (locations.sequence_names, locations.rows.tolist()) == (["i_a"], [7])
+
+
 def test_the_patches_of_a_list_are_found(tmp_path: Path) -> None:
     made = some_folder(tmp_path / "hpatches")
     convert_hpatches(tmp_path / "hpatches", tmp_path / "set")

@@ -46,8 +46,9 @@ def test_bits_are_written_as_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["1,2.5\n3,4e-1\n", "1;2.5\n3;4e-1\n", "1\t2.5\n3\t4e-1\n", " 1  2.5\n 3  0.4\n"])
-def test_separators(tmp_path: Path, text: str) -> None:
-    (tmp_path / "ref.csv").write_text(text)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_separators(tmp_path: Path, text: str, encoding: str) -> None:
+    (tmp_path / "ref.csv").write_text(text, encoding=encoding)
     np.testing.assert_array_equal(read_descriptors(tmp_path / "ref.csv"), np.array([[1, 2.5], [3, 0.4]], np.float32))
 
 

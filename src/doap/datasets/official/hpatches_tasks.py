@@ -165,7 +165,7 @@ def _read_columns(file: Path, texts: list[str], numbers: list[str]) -> tuple[lis
     names: dict[str, int] = {}
     columns = {name: array("q") for name in [*texts, *numbers]}  # compact for lists of a million pairs
     try:
-        with file.open(newline="", encoding="utf-8") as lines:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
             rows = csv.reader(lines)
             header = next(rows, [])
             absent = [name for name in columns if name not in header]

@@ -77,12 +77,13 @@ def read_descriptors(file: Path) -> NDArray[np.float32]:
         DoapError: If the file cannot be read or is not a table of finite numbers.
     """
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open(encoding="utf-8-sig") as lines:
             start = lines.readline()
         separator = next((mark for mark in SEPARATORS if mark in start.strip()), None)
         if not start.strip():
             raise DoapError(f"{file}: empty")
-        values = np.loadtxt(file, np.float32, delimiter=None if separator == " " else separator, ndmin=2)
+        delimiter = None if separator == " " else separator
+        values = np.loadtxt(file, np.float32, delimiter=delimiter, ndmin=2, encoding="utf-8-sig")
     except OSError as error:
         raise DoapError(f"{file}: cannot be read ({error.strerror})") from error
     except ValueError as error:
