@@ -9,7 +9,7 @@ from doap.training import trainer
 from doap.training.data_cache import DataCache, split_val
 from doap.training.log import read_validation
 from doap.training.trainer import train
-from doap.training.validation import CommonValidation, Validation, check_validation
+from doap.training.validation import CommonValidation, Validation, check_disjoint, check_validation
 from support.trainings import SMALL, VALIDATED, noisy_patches, same_files, stop_after
 
 
@@ -65,3 +65,16 @@ def test_a_set_for_several_trainings_is_checked_before_the_first() -> None:
     single = PatchSet([np.zeros((4, 32, 32), np.uint8)], np.arange(4), np.arange(4))  # no patch has a match
     with pytest.raises(DoapError, match=r"^validation: no group of this set has two .*; or use another set$"):
         CommonValidation(single, SMALL, "cpu", DataCache())
+
+
+def test_sequences_of_both_sets_are_refused_by_name_and_content(frames: FrameSet) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 8), dtype=np.uint8)
+    ids, names = np.arange(8) // 4, ["a", "b"]
+    patches, others = (PatchSet([part], ids, ids, sequence_names=names) for part in pixels)
+    for data, error in ((patches, "a"), (patches.select(ids == 1), "b"), (frames, frames.sequence_names[0])):
+        with pytest.raises(DoapError, match=rf"^val: its sequence {error} would be both trained and validated on; "):
+            check_disjoint(data, frames if data is frames else patches, "val")
+    check_disjoint(patches, others, "val")  # of the same names
+    check_disjoint(patches.select(ids == 0), patches.select(ids == 1), "val")
+    check_disjoint(patches, frames, "val")
+    check_disjoint(PatchSet([pixels[0]], ids, ids), patches, "val")  # without names

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.datasets.batches.sampling import GroupItems
+from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor, to_input
 from doap.networks.network import PatchNetwork
@@ -33,6 +35,44 @@ def check_validation_folder(training: Sequence[Path], validation: Path) -> None:
     """
     if validation.resolve() in {path.resolve() for path in training}:
         raise DoapError(f"{validation}: would be both trained and validated on; split it first, with doap data split")
+
+
+def check_disjoint(training: Data, validation: Data, name: str) -> None:
+    """Check that no sequence is both trained and validated on: one of the same name with the same first item.
+
+    Args:
+        training: Training set.
+        validation: Validation set; sets of another kind are not compared.
+        name: Name of the validation set, for the error.
+
+    Raises:
+        DoapError: If a sequence is in both.
+    """
+    if isinstance(training, FrameSet) != isinstance(validation, FrameSet):
+        return
+    items, others = _first_items(training), _first_items(validation)
+    for sequence in sorted(items.keys() & others.keys()):
+        content, other = _read_item(training, items[sequence]), _read_item(validation, others[sequence])
+        if np.array_equal(content, other):
+            raise DoapError(
+                f"{name}: its sequence {sequence} would be both trained and validated on; train on the other part of "
+                "doap data split"
+            )
+
+
+def _first_items(data: Data) -> dict[str, int]:
+    """Return the first item of each sequence, by name; none if sequences have no names."""
+    if not data.sequence_names:
+        return {}
+    numbers, items = np.unique(data.sequences, return_index=True)
+    return {data.sequence_names[number]: int(item) for number, item in zip(numbers, items, strict=True)}
+
+
+def _read_item(data: Data, item: int) -> NDArray[np.uint8]:
+    """Return the pixels of a patch, or the file of the photo of a frame."""
+    content: NDArray[np.uint8]
+    content = data.encoded_photos[data.photos[item]] if isinstance(data, FrameSet) else data.take([item])[0]
+    return content
 
 
 def check_val_fraction(recipe: Recipe, settings: Iterable[str]) -> None:

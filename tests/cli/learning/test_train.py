@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from doap import Descriptor, load
+from doap.datasets.official.opening import open_dataset
 from doap.networks.card import read_card
 from doap.training import trainer
 from doap.training.recipe import RENAMED_KEYS, read_recipe
@@ -133,6 +134,18 @@ def test_a_set_is_not_validated_on_itself(doap: Doap, hpatches: Path, tmp_path: 
     status, _, errors = doap(*command, "--data", hpatches, "--val", "link", "-o", "run", "--device", "cpu")
     assert (status, errors.count("\n")) == (1, 1)
     assert errors.startswith("doap: link: would be both trained and validated on; ")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", [("train", "r.yaml"), ("study", "objectives-cpu")])
+def test_a_set_is_not_validated_on_a_part_of_it(
+    doap: Doap, hpatches: Path, tmp_path: Path, command: tuple[str, str]
+) -> None:
+    patches = open_dataset(hpatches)
+    patches.select(patches.sequences == 1).save(tmp_path / "part")
+    status, _, errors = doap(*command, "--data", hpatches, "--val", "part", "-o", "run", "--device", "cpu")
+    assert (status, errors.count("\n")) == (1, 1)
+    assert f"part: its sequence {patches.sequence_names[1]} would be both trained and validated on; " in errors
     assert not (tmp_path / "run").exists()
 
 

@@ -60,7 +60,12 @@ def study(
     from doap.experiments.study_table import study_table, summarise_runs
     from doap.training.recipe import check_used
     from doap.training.run_folder import DataSpec
-    from doap.training.validation import CommonValidation, check_val_fraction, check_validation_folder
+    from doap.training.validation import (
+        CommonValidation,
+        check_disjoint,
+        check_val_fraction,
+        check_validation_folder,
+    )
 
     if not pairs:
         check_unused(context, ("detector", "extent", "keypoints"), "a study without --pairs")
@@ -74,6 +79,7 @@ def study(
     check_validation_folder([data], val)
     split = shared_split(recipes)
     training_set, validation_set = open_training_with_bar([data], split), open_with_bar(val)
+    check_disjoint(training_set, validation_set, str(val))
     evaluated_by: dict[str, Any] = {
         "lists": {
             "data": str(val.absolute()),

@@ -59,7 +59,7 @@ def train(
     from doap.training.recipe import check_used, read_recipe, read_recorded_recipe, setting_keys
     from doap.training.run_folder import DataSpec, is_unstarted, read_run
     from doap.training.trainer import train as train_descriptor
-    from doap.training.validation import check_val_fraction, check_validation_folder
+    from doap.training.validation import check_disjoint, check_val_fraction, check_validation_folder
 
     if resume:
         if recipe or data or output or initial_weights or settings or split or mined or val or device or devices:
@@ -93,6 +93,8 @@ def train(
     target = choose_device(device)
     training_set = open_training_with_bar([Path(path) for path in source.data], run_split)
     validation_set = open_with_bar(Path(source.validation)) if source.validation else None
+    if val and validation_set is not None:
+        check_disjoint(training_set, validation_set, str(val))
     if is_rank_zero():
         say(f"training on {training_set}")
     with series_bar() as (_, show):
