@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from doap import DoapError, FrameSet, PatchSet, load
+from doap.datasets.sets.united_set import UnitedSet
 from doap.training import trainer
 from doap.training.data_cache import DataCache, split_val
 from doap.training.log import read_validation
@@ -74,6 +75,11 @@ def test_sequences_of_both_sets_are_refused_by_name_and_content(frames: FrameSet
     for data, error in ((patches, "a"), (patches.select(ids == 1), "b"), (frames, frames.sequence_names[0])):
         with pytest.raises(DoapError, match=rf"^val: its sequence {error} would be both trained and validated on; "):
             check_disjoint(data, frames if data is frames else patches, "val")
+    # A union renames the sequences of its parts, and resizes their patches.
+    larger = PatchSet([np.zeros((2, 16, 16), np.uint8)], np.arange(2), np.arange(2), sequence_names=names)
+    with pytest.raises(DoapError, match=r"^val: its sequence b would be both trained and validated on; "):
+        check_disjoint(UnitedSet([larger, patches], ["larger", "patches"]), patches.select(ids == 1), "val")
+    check_disjoint(UnitedSet([larger, others], ["larger", "others"]), patches, "val")
     check_disjoint(patches, others, "val")  # of the same names
     check_disjoint(patches.select(ids == 0), patches.select(ids == 1), "val")
     check_disjoint(patches, frames, "val")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.datasets.batches.sampling import GroupItems
+from doap.datasets.official.training_set import parts_of
 from doap.datasets.sets.frame_set import FrameSet
 from doap.errors import DoapError
 from doap.networks.descriptor import Descriptor, to_input
@@ -50,14 +51,16 @@ def check_disjoint(training: Data, validation: Data, name: str) -> None:
     """
     if isinstance(training, FrameSet) != isinstance(validation, FrameSet):
         return
-    items, others = _first_items(training), _first_items(validation)
-    for sequence in sorted(items.keys() & others.keys()):
-        content, other = _read_item(training, items[sequence]), _read_item(validation, others[sequence])
-        if np.array_equal(content, other):
-            raise DoapError(
-                f"{name}: its sequence {sequence} would be both trained and validated on; train on the other part of "
-                "doap data split"
-            )
+    others = _first_items(validation)
+    for part, _ in parts_of(training, ()):  # a union renames sequences and resizes patches
+        items = _first_items(part)
+        for sequence in sorted(items.keys() & others.keys()):
+            content, other = _read_item(part, items[sequence]), _read_item(validation, others[sequence])
+            if np.array_equal(content, other):
+                raise DoapError(
+                    f"{name}: its sequence {sequence} would be both trained and validated on; train on the other part "
+                    "of doap data split"
+                )
 
 
 def _first_items(data: Data) -> dict[str, int]:
