@@ -126,6 +126,13 @@ def test_paths_may_be_strings_and_models_are_names_or_paths(tmp_path: Path) -> N
         export_model(doap.load("doap-tiny-128", fast=False), path)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("option", ["graph", "precision", "format"])
+def test_unknown_names_are_refused(option: str, tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=f"^{option} int8x: unknown; choose one of "):
+        export_model("doap-tiny-128", tmp_path / "model.onnx", **{option: "int8x"})  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_extent_is_part_of_the_graph(tmp_path: Path, photo: Grey, frames: Frames) -> None:
     metadata = export_model(
         "doap-tiny-128", tmp_path / "a.onnx", graph="image", precision="int8-without-vnni", extent=9

@@ -3,10 +3,11 @@
 import json
 from copy import deepcopy
 from pathlib import Path
+from typing import get_args
 
 from doap.bridges.onnx.torch_formats import export_program, export_script, is_exported_by_torch
 from doap.choices import DEFAULT_DETECTOR, ExportFormat, ExportGraph, ExportPrecision
-from doap.errors import DoapError, check_path
+from doap.errors import DoapError, check_choice, check_path
 from doap.extents import check_extent
 from doap.files import atomic_file
 from doap.networks import split_length
@@ -59,6 +60,8 @@ def export_model(
     check_path("the model", model)
     check_path("the file", output)
     output = Path(output)
+    check_choice("graph", graph, get_args(ExportGraph))
+    check_choice("precision", precision, get_args(ExportPrecision))
     chosen, is_int8 = _choose_format(output, format), precision.startswith("int8")
     if chosen != "onnx" and (graph == "image" or is_int8):
         option = "the image graph" if graph == "image" else "int8"
@@ -96,6 +99,8 @@ def prepare(model: Descriptor, precision: ExportPrecision) -> Descriptor:
 
 def _choose_format(output: Path, format: ExportFormat | None) -> ExportFormat:
     """Return the format of the suffix, and check that it is the one asked for."""
+    if format is not None:
+        check_choice("format", format, SUFFIXES)
     formats = {suffix: name for name, suffix in SUFFIXES.items()}
     chosen = formats.get(output.suffix)
     if format is not None and chosen != format:
