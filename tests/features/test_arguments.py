@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import doap
 from doap import DoapError, Features, Matches
@@ -76,6 +77,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no image": (lambda: doap.read_grey(None), "the image must be a path or a name, not NoneType"),  # type: ignore[arg-type]
     "float image": (lambda: doap.extract_patches(IMAGE / 255, FRAMES, 32, 5.0), "uint8 grey values, .* not float64"),  # type: ignore[arg-type]
     "deep image": (lambda: doap.extract_patches(IMAGE.astype(np.uint16), FRAMES, 32, 5.0), "not uint16"),
+    "float tensor": (lambda: doap.extract_patches(torch.rand(9, 9), FRAMES, 32, 5.0), "not torch.float32"),  # type: ignore[arg-type]
+    "image that is none": (lambda: doap.extract_patches(None, FRAMES, 32, 5.0), "not NoneType"),  # type: ignore[arg-type]
     "shape of frames": (lambda: doap.extract_patches(IMAGE, FRAMES[:, :, :2], 32, 5.0), r"frames must be \(N, 2, 3\)"),
 }
 

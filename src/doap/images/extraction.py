@@ -42,8 +42,8 @@ class Pyramid:
     def __init__(self, image: Grey | Tensor, device: str | torch.device | None = None) -> None:
         if image.ndim != 2 or 0 in image.shape:
             raise DoapError(f"an image must be (H, W) with at least one pixel, not {tuple(image.shape)}")
-        if isinstance(image, np.ndarray) and image.dtype != np.uint8:
-            raise DoapError(f"an image must be uint8 grey values, as doap.read_grey returns, not {image.dtype}")
+        if isinstance(image, np.ndarray):
+            _check_bytes(image)
         self._image = (
             image if isinstance(image, Tensor) else torch.from_numpy(np.require(image, requirements=["C", "W"]))
         )
@@ -146,6 +146,8 @@ def extract_patches(
         raise DoapError(f"frames must be (N, 2, 3), not {np.shape(frames)}")
     if device is not None:
         check_device(device)
+    if not isinstance(image, Pyramid):
+        _check_bytes(image)
     pyramid = image if isinstance(image, Pyramid) else Pyramid(image, device)
     tensor = torch.from_numpy(np.require(frames, np.float32, ["C", "W"]))
     return np.asarray(extract_patch_tensor(pyramid, tensor, size, extent).cpu().numpy())
@@ -250,6 +252,13 @@ def average_samples(samples: Tensor) -> Tensor:
 def to_bytes(values: Tensor) -> Tensor:
     """Round grey values to uint8."""
     return values.round().clamp(0, 255).to(torch.uint8)
+
+
+def _check_bytes(image: object) -> None:
+    """Raise a `DoapError` if an image is no array or tensor of uint8."""
+    if not (isinstance(image, np.ndarray | Tensor) and image.dtype in (np.uint8, torch.uint8)):
+        given = getattr(image, "dtype", type(image).__name__)
+        raise DoapError(f"an image must be uint8 grey values, as doap.read_grey returns, not {given}")
 
 
 def _filterable(image: Tensor) -> Grey | Plane:
