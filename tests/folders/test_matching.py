@@ -52,13 +52,14 @@ def test_the_file_is_plain_hdf5(matched: Path) -> None:
     assert len(Matches.load(matched, pair="a.png/b c%2Fa.png")) > 30
 
 
-def test_collections_are_mappings(described: Path, matched: Path) -> None:
+def test_collections_are_searched_and_iterated(described: Path, matched: Path) -> None:
     features, matches = FeatureCollection(described), MatchCollection(matched)
     assert list(features) == features.names
     assert list(matches) == matches.pairs
     assert "a.png" in features
     assert "other.png" not in features
     assert ("a.png", "b c/a.png") in matches
+    assert ["a.png", "b c/a.png"] in matches  # as match_pairs and indexing take it
     assert ("b c/a.png", "a.png") not in matches
     assert "a.png" not in matches
 

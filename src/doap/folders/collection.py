@@ -17,7 +17,7 @@ CACHED_IMAGES = 64  # images whose features a process keeps in memory
 
 
 class FeatureCollection:
-    """Features of many images, in an HDF5 file or in a folder of archives: a mapping from the names of the images.
+    """Features of many images, in an HDF5 file or in a folder of archives, by name; iterated over, it yields the names.
 
     Attributes:
         path: The file or folder.

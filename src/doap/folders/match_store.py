@@ -41,7 +41,7 @@ OPEN_PARTS = 32  # archives that are open at a time while they are packed
 
 
 class MatchCollection:
-    """Matches of many pairs in an HDF5 file: a mapping from the pairs.
+    """Matches of many pairs in an HDF5 file, by pair; iterated over, it yields the pairs.
 
     Attributes:
         path: The file.
@@ -68,7 +68,7 @@ class MatchCollection:
         return iter(self.pairs)
 
     def __contains__(self, pair: object) -> bool:
-        return pair in self._known
+        return isinstance(pair, list | tuple) and tuple(pair) in self._known
 
     def __getitem__(self, pair: Pair) -> "Matches":
         from doap.features import Matches
