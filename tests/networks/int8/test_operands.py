@@ -1,8 +1,10 @@
 import platform
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from onnxruntime import InferenceSession, SessionOptions
 
 from doap.networks.int8 import operands
 
@@ -38,3 +40,15 @@ def test_the_fastest_exact_types_are_chosen(
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(operands, "sums_are_exact", lambda _: exact)
     assert operands.choose_operands() == chosen
+
+
+def test_the_sums_start_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def open_session(model: bytes, options: SessionOptions | None = None, **others: Any) -> InferenceSession:
+        threads.append(options and options.intra_op_num_threads)
+        return InferenceSession(model, options, **others)
+
+    monkeypatch.setattr(operands, "InferenceSession", open_session)
+    assert operands.sums_are_exact("u8u8")
+    assert threads == [1]

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 from onnx import helper
-from onnxruntime import InferenceSession
+from onnxruntime import InferenceSession, SessionOptions
 
 from doap.networks.int8.graph_builder import GraphBuilder
 
@@ -51,6 +51,8 @@ def sums_are_exact(operands: Operands) -> bool:
     shape = [PATCHES, 1, 1, CHANNELS]
     inputs = [helper.make_tensor_value_info("activations", element_type, shape)]
     model = graph.build("sums", inputs, [helper.make_tensor_value_info(output, element_type, shape)])
-    session = InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = SessionOptions()
+    options.intra_op_num_threads = 1  # by default one per core, each bound to it, which containers may forbid
+    session = InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     sums = session.run(None, {"activations": np.full(shape, activation)})[0]
     return bool((sums == 100).all())
