@@ -22,7 +22,7 @@ from doap.parsing.json_files import read_json
 
 SAMPLE = 1000  # patches
 TASKS_FOLDER = "hpatches-tasks"  # beside the folder of HPatches, see `find_task_file`
-TASK_FILES = ("splits.json", "*.csv")  # of HPatches, where they are in the parent of its folder
+TASK_FILES = ("splits.json", "[!.]*.csv")  # of HPatches, where they are in the parent of its folder
 
 
 def fingerprint_training_set(data: PatchSet | FrameSet, folders: Sequence[Path]) -> str | None:
