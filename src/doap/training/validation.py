@@ -87,7 +87,7 @@ def check_val_fraction(recipe: Recipe, settings: Iterable[str]) -> None:
         DoapError: If a `key=value` text sets a fraction above 0.
     """
     if recipe.val_fraction and "val_fraction" in setting_keys(settings):
-        raise DoapError(f"--set val_fraction={recipe.val_fraction:g}: has no effect beside --val; give one of them")
+        raise DoapError(f"--set val_fraction={recipe.val_fraction:g}: has no effect beside --val; leave it out")
 
 
 class Validation:

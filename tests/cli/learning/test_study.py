@@ -159,7 +159,7 @@ def test_options_of_pairs_need_pairs(doap: Doap, sets: Path, option: str) -> Non
 @pytest.mark.parametrize(
     ("setting", "error"),
     [
-        ("val_fraction=0.25", "--set val_fraction=0.25: has no effect beside --val; give one of them"),
+        ("val_fraction=0.25", "--set val_fraction=0.25: has no effect beside --val; leave it out"),
         ("groups_per_sequence=8", "study.yaml: groups_per_sequence=8 needs sampling=pools; without it, set "),
     ],
 )

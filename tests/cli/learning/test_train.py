@@ -153,7 +153,7 @@ def test_a_fraction_is_not_set_beside_another_set(doap: Doap, hpatches: Path, tm
     other = make_hpatches(tmp_path / "data" / "other", names=("v_four",), patches=3)
     words = ("train", "r.yaml", "--data", hpatches, "--val", other, "-o", "run", "--device", "cpu", "--set")
     status, _, errors = doap(*words, " val_fraction = 0.3")
-    assert (status, errors) == (1, "doap: --set val_fraction=0.3: has no effect beside --val; give one of them\n")
+    assert (status, errors) == (1, "doap: --set val_fraction=0.3: has no effect beside --val; leave it out\n")
     assert not (tmp_path / "run").exists()
     (tmp_path / "r.yaml").write_text(f"{SMALL}val_fraction: 0.3\n")  # a recipe is for both kinds of trainings
     assert doap(*words, "epochs=1")[0] == 0
