@@ -232,7 +232,7 @@ def test_points_thresholds_and_geometries_that_are_none_are_refused() -> None:
             verify(first, second, SIZE, threshold=threshold)
     with pytest.raises(DoapError, match="the threshold must be a number, not '1'"):
         verify(first, second, SIZE, threshold="1")  # type: ignore[arg-type]
-    for size in ((0, 0), (-1, 5), (math.nan, 5), (100,), None, 100, "ab"):
+    for size in ((0, 0), (-1, 5), (math.nan, 5), (100,), None, 100, "ab", np.ones((2, 2))):
         with pytest.raises(DoapError, match=r"the size of an image must be \(height, width\)"):
             verify(first, second, size)  # type: ignore[arg-type]
     with pytest.raises(DoapError, match=r"must be numbers, .* of a tensor, pass"):

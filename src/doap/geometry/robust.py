@@ -163,7 +163,7 @@ def _normalise(points: Points, camera: Matrix) -> Matrix:
 def _is_size(size: tuple[int, int]) -> bool:
     try:
         return len(size) == 2 and all(side >= 1 for side in size)
-    except TypeError:  # no pair, or not of numbers
+    except (TypeError, ValueError):  # no pair, or not of numbers, such as the sizes of two images in an array
         return False
 
 
