@@ -111,6 +111,7 @@ def test_a_folder_called_frames_is_described(tmp_path: Path) -> None:
 def test_a_folder_of_archives_has_the_same_features(described: Path, photos: Path, tmp_path: Path) -> None:
     summary = describe_folder(photos, tmp_path / "features", SETTINGS, workers=1)
     assert (summary.described, summary.unchanged, summary.failures, summary.others) == (5, 0, [], 0)
+    (tmp_path / "features" / "._a.png.npz").write_bytes(b"of macOS")
     collection, expected = FeatureCollection(tmp_path / "features"), FeatureCollection(described)
     assert collection.names == NAMES
     assert (tmp_path / "features" / "b c" / "a.png.npz").is_file()

@@ -18,6 +18,7 @@ def folder(tmp_path: Path) -> Path:
     RESULT.write_json(tmp_path / "b.json")
     RESULT.model_copy(update={"benchmark": "hpatches"}).write_json(tmp_path / "a.json")
     (tmp_path / "sweep.json").write_text(json.dumps(SWEEP))
+    (tmp_path / "._a.json").write_bytes(b"of macOS")
     (tmp_path / "run.json").write_text('{"data": "liberty"}')
     (tmp_path / "alignment.png").write_bytes(b"picture")
     (tmp_path / "sweep.png").write_bytes(b"picture")

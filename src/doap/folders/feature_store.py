@@ -128,10 +128,13 @@ class FeatureFolder:
         return next(self.names(), None) is None
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the images in the folder, without what killed runs left in it, and hidden folders."""
+        """Yield the names of the images in the folder, without what killed runs left in it, and hidden folders.
+
+        Images that are given one by one may have hidden names, but not those of the files that macOS leaves.
+        """
         for path in self.folder.rglob("*.npz"):
             name = path.relative_to(self.folder)
-            is_hidden = any(part.startswith(".") for part in name.parts[:-1])
+            is_hidden = any(part.startswith(".") for part in name.parts[:-1]) or name.name.startswith("._")
             if not is_hidden and not is_temporary_file(name.name):
                 yield name.as_posix().removesuffix(".npz")
 

@@ -75,7 +75,7 @@ def gather(paths: Sequence[Path]) -> ReportInput:
 
     Args:
         paths: Files, or folders of files. An unknown file is an error if it is given itself, and left out if it is in a
-            given folder.
+            given folder, whose hidden files are ignored.
 
     Raises:
         DoapError: If a file cannot be read or is unknown, or a folder has no results.
@@ -85,7 +85,8 @@ def gather(paths: Sequence[Path]) -> ReportInput:
         if not path.is_dir():
             _add(gathered, path)
             continue
-        files = sorted(file for file in path.iterdir() if file.suffix == ".json" or _picture_key(file))
+        visible = (file for file in path.iterdir() if not file.name.startswith("."))
+        files = sorted(file for file in visible if file.suffix == ".json" or _picture_key(file))
         if not files:
             raise DoapError(f"{path}: no results in it (.json files of doap eval or doap sweep, {_picture_names()})")
         for file in files:
