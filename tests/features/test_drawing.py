@@ -130,6 +130,14 @@ def test_the_title_is_written_above_the_images_and_fits(words: int) -> None:
     assert (picture[TITLE_HEIGHT:, :640] == 90).all()
 
 
+def test_titles_have_letters_beyond_ascii() -> None:
+    composed, decomposed, other = (
+        render_matches(FIRST, SECOND, np.zeros((0, 2)), np.zeros((0, 2)), title) for title in ("ä", "a\u0308", "ö")
+    )
+    np.testing.assert_array_equal(composed, decomposed)
+    assert (composed != other).any()
+
+
 @pytest.mark.parametrize("suffix", ["png", "jpg", "pdf"])
 def test_pictures_are_written_in_common_formats(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "new" / f"matches.{suffix}"

@@ -1,17 +1,19 @@
 """Pictures of keypoints and matches, drawn with OpenCV and Pillow."""
 
+import unicodedata
 from bisect import bisect_right
 from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from doap.errors import DoapError, check_path
 from doap.features.image_input import ImageLike, read_image, shrink_image
 from doap.files import atomic_file, check_output, printable
+from doap.images.fonts import font_for
 from doap.types import Frames, Grey
 
 Points = NDArray[np.floating]
@@ -232,10 +234,10 @@ def _rainbow(values: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 def _write_title(picture: Picture, title: str) -> Picture:
     """Write a line of text at the top left, in a size that fits; longer text is cut off."""
-    title = printable(title)
+    title = unicodedata.normalize("NFC", printable(title))  # macOS stores letters and their accents apart
     canvas = Image.fromarray(picture)
     draw, width = ImageDraw.Draw(canvas), picture.shape[1] - 2 * GAP
-    fonts = [ImageFont.load_default(size) for size in TITLE_SIZES]
+    fonts = [font_for(title, size) for size in TITLE_SIZES]
     font = next((font for font in fonts if draw.textlength(title, font) <= width), fonts[-1])
     if draw.textlength(title, font) > width:
         fitting = bisect_right(range(len(title)), width, key=lambda length: draw.textlength(f"{title[:length]}…", font))

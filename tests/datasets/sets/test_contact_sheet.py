@@ -50,6 +50,16 @@ def test_each_row_is_labelled(tmp_path: Path) -> None:
     assert (sheet[:, MARGIN + LABEL - GAP : MARGIN + LABEL] == 255).all()  # the long name ends before the patches
 
 
+def test_labels_have_letters_beyond_ascii(tmp_path: Path) -> None:
+    sheets = []
+    for name in ("schräg", "schra\u0308g", "schrög"):
+        made = PatchSet([np.zeros((2, 32, 32), np.uint8)], np.zeros(2, np.int64), sequence_names=[name])
+        draw_sheet(made, tmp_path / "sheet.png", groups=1, seed=0)
+        sheets.append(np.asarray(Image.open(tmp_path / "sheet.png")))
+    np.testing.assert_array_equal(sheets[0], sheets[1])
+    assert (sheets[0] != sheets[2]).any()
+
+
 def test_a_large_group_is_sampled_evenly(tmp_path: Path) -> None:
     made = numbered_set([46])
     draw_sheet(made, tmp_path / "sheet.png", groups=1, seed=0)

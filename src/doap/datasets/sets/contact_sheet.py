@@ -1,11 +1,12 @@
 """Contact sheets: images of some groups of a set, one group per row."""
 
 import tempfile
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from doap.datasets.build.cutting import cut_patches
 from doap.datasets.sets.frame_set import FrameSet
@@ -13,6 +14,7 @@ from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_file
+from doap.images.fonts import font_for
 
 MAX_COLUMNS = 16
 CELL = 64  # approximate side of a rendered patch in pixels
@@ -84,7 +86,8 @@ def _group_text(patches: PatchSet, members: Ids, size: int) -> str:
 
 
 def _label(pen: ImageDraw.ImageDraw, middle: int, name: str, number: str) -> None:
-    large, small = ImageFont.load_default(15), ImageFont.load_default(12)
+    name = unicodedata.normalize("NFC", name)  # macOS stores letters and their accents apart
+    large, small = font_for(name, 15), font_for(number, 12)
     width = LABEL - 2 * GAP
     if pen.textlength(name, large) > width:
         while pen.textlength(f"{name}…", large) > width:

@@ -1,0 +1,21 @@
+"""Fonts of text on pictures."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from PIL import ImageFont
+
+FONT = "mpl-data/fonts/ttf/DejaVuSans.ttf"  # in the folder of matplotlib
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+def font_for(text: str, size: int) -> Font:
+    """Return a font that has the letters of a text: that of Pillow has little more than ASCII.
+
+    Other texts are written in DejaVu Sans, which has Latin, Greek and Cyrillic letters, if matplotlib is installed.
+    """
+    matplotlib = None if text.isascii() else find_spec("matplotlib")
+    if matplotlib is None or matplotlib.origin is None:
+        return ImageFont.load_default(size)
+    return ImageFont.truetype(Path(matplotlib.origin).parent / FONT, size)
