@@ -2,9 +2,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from doap.datasets.build.assembly import Photo, Scene
 from doap.datasets.build.summary import write_summary
+from doap.datasets.sets.frame_set import SOURCES
 from doap.images.reconstruction.scene_frames import SceneFrames
 from support.sets.small_frame_set import small_frame_set
 
@@ -57,3 +59,17 @@ def test_all_sources_are_listed(tmp_path: Path) -> None:
     assert f"{frames!r}; {len(frames.overlaps):,} pairs of groups overlap" in page.text
     assert "5°" in page.text
     assert "Nothing was skipped." in page.text
+
+
+def test_histograms_without_values_are_left_out(tmp_path: Path) -> None:
+    frames = small_frame_set()
+    images = {}
+    for name in ("views", "static"):
+        folder = tmp_path / name
+        folder.mkdir()
+        chosen = frames.select(frames.sources == SOURCES.index(name))
+        write_summary(folder, chosen, [scene("wall", name, "photos")], [])
+        images[name] = Page((folder / "summary.html").read_text(encoding="utf-8")).images
+    assert images == {"views": ["sheet-views.png"], "static": ["sizes.png", "sheet-static.png"]}
+    width, height = Image.open(tmp_path / "static" / "sizes.png").size
+    assert width < 2 * height  # one histogram, of sizes; there are no angles

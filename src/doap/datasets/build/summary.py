@@ -7,7 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from doap.datasets.build.assembly import Scene
 from doap.datasets.sets.contact_sheet import draw_frames_sheet
@@ -22,6 +25,7 @@ MEANINGS = {
     "tracks": "points tracked through overlapping photos",
 }
 TEMPLATE = "summary.html.j2"
+HISTOGRAMS = "sizes.png"
 
 
 @dataclass(frozen=True)
@@ -50,19 +54,19 @@ class SceneRow:
 def write_summary(folder: Path, frames: FrameSet, scenes: Sequence[Scene], skipped: Sequence[str]) -> None:
     """Write summary.html with its images, and scenes.csv, into the folder of a set."""
     _write_table(folder / "scenes.csv", scenes)
-    _draw_sizes(folder / "sizes.png", frames, scenes)
+    has_histograms = _draw_histograms(folder / HISTOGRAMS, frames, scenes)
     sources = _count_sources(frames, scenes)
     for source in sources:
         selected = frames.select(frames.sources == SOURCES.index(source.name))
         draw_frames_sheet(selected, folder / source.sheet, SHEET_ROWS, seed=0)
-    page = render_summary(frames, sources, scenes, skipped)
+    page = render_summary(frames, sources, scenes, skipped, HISTOGRAMS if has_histograms else "")
     (folder / "summary.html").write_text(page, encoding="utf-8")
 
 
 def render_summary(
-    frames: FrameSet, sources: Sequence[SourceRow], scenes: Sequence[Scene], skipped: Sequence[str]
+    frames: FrameSet, sources: Sequence[SourceRow], scenes: Sequence[Scene], skipped: Sequence[str], histograms: str
 ) -> str:
-    """Return the HTML of the page; all names are escaped."""
+    """Return the HTML of the page, with the picture of the histograms if it has a name; all names are escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -74,6 +78,7 @@ def render_summary(
         title=repr(frames),
         overlaps=len(frames.overlaps),
         sources=sources,
+        histograms=histograms,
         scenes=[_scene_row(scene) for scene in scenes if scene.frames.source != "views"],
         skipped=[printable(line) for line in skipped],
     )
@@ -92,29 +97,49 @@ def _write_table(path: Path, scenes: Sequence[Scene]) -> None:
             )
 
 
-def _draw_sizes(path: Path, frames: FrameSet, scenes: Sequence[Scene]) -> None:
-    """Draw histograms of the sizes of groups, and of the viewing angles of tracked points."""
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    sizes = np.diff(frames.members_start)
-    source = frames.sources[frames.members[frames.members_start[:-1]]]
-    sizes_by_source = [(name, sizes[source == number]) for number, name in enumerate(SOURCES) if name != "views"]
-    sizes_by_source = [(name, values) for name, values in sizes_by_source if len(values)]
-    if sizes_by_source:
-        edges = np.arange(1.5, max(values.max() for _, values in sizes_by_source) + 1.5)
-        names = [name for name, _ in sizes_by_source]
-        colours = [COLOURS[name] for name in names]
-        left.hist([values for _, values in sizes_by_source], edges, stacked=True, label=names, color=colours)
-        left.legend(frameon=False)
-    left.set(xlabel="frames per group (static views and tracks)", ylabel="groups", title="Sizes of groups")
-    angles = np.concatenate([np.zeros(0), *(s.frames.angles for s in scenes if s.frames.source == "tracks")])
-    angles = angles[angles > 0]
+def _draw_histograms(path: Path, frames: FrameSet, scenes: Sequence[Scene]) -> bool:
+    """Draw the sizes of groups and the viewing angles of tracked points; return False if the set has neither."""
+    sizes, angles = _sizes_by_source(frames), _viewing_angles(scenes)
+    count = bool(sizes) + bool(len(angles))
+    if not count:
+        return False
+    figure = Figure(figsize=(5 * count, 3.2), layout="constrained")
+    panels = list(figure.subplots(1, count, squeeze=False)[0])
+    if sizes:
+        _draw_sizes(panels[0], sizes)
     if len(angles):
-        right.hist(angles, 60, color=COLOURS["tracks"])
-    right.set(xlabel="angle between viewing directions [degrees]", ylabel="points", title="Viewing angles")
-    for axes in (left, right):
+        _draw_angles(panels[-1], angles)
+    for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
+    return True
+
+
+def _sizes_by_source(frames: FrameSet) -> dict[str, NDArray[np.int64]]:
+    """Return the sizes of the groups of static views and of tracks, where there are any."""
+    sizes = np.diff(frames.members_start)
+    source = frames.sources[frames.members[frames.members_start[:-1]]]
+    by_source = {name: sizes[source == number] for number, name in enumerate(SOURCES) if name != "views"}
+    return {name: values for name, values in by_source.items() if len(values)}
+
+
+def _viewing_angles(scenes: Sequence[Scene]) -> NDArray[np.float64]:
+    """Return the known viewing angles of tracked points in degrees."""
+    angles = np.concatenate([np.zeros(0), *(s.frames.angles for s in scenes if s.frames.source == "tracks")])
+    return np.asarray(angles[angles > 0])
+
+
+def _draw_sizes(axes: Axes, sizes: dict[str, NDArray[np.int64]]) -> None:
+    edges = np.arange(1.5, max(values.max() for values in sizes.values()) + 1.5).tolist()
+    axes.hist(list(sizes.values()), edges, stacked=True, label=list(sizes), color=[COLOURS[name] for name in sizes])
+    axes.legend(frameon=False)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="frames per group (static views and tracks)", ylabel="groups", title="Sizes of groups")
+
+
+def _draw_angles(axes: Axes, angles: NDArray[np.float64]) -> None:
+    axes.hist(angles, 60, color=COLOURS["tracks"])
+    axes.set(xlabel="angle between viewing directions [degrees]", ylabel="points", title="Viewing angles")
 
 
 def _count_sources(frames: FrameSet, scenes: Sequence[Scene]) -> list[SourceRow]:
