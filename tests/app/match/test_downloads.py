@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 import doap
 from doap.app.match.downloads import ROUTE, add_downloads
 from doap.app.match.examples import list_examples
-from doap.app.match.folders import _copy, write_colmap_folder
+from doap.app.match.folders import _copy, write_colmap_folder, write_hloc_folder
 from doap.app.match.pair import MatchOptions, MethodResult, match_pictures
 from doap.app.match.pictures import Picture, read_picture
 from doap.app.match.session import MatchSession, SessionStore
@@ -168,6 +168,17 @@ def test_the_hloc_folder_has_features_matches_and_pairs(
     expected = np.full(len(session.results[0].first), -1)
     expected[session.results[0].matches.indices[:, 0]] = session.results[0].matches.indices[:, 1]
     np.testing.assert_array_equal(actual, expected)
+
+
+def test_the_hloc_folder_has_no_spaces_in_names(session: MatchSession, tmp_path: Path) -> None:
+    for name, parent in (("pairs", "my photo.jpg"), ("same", "my_photo.jpg")):
+        paths = tmp_path / "a" / "my photo.jpg", tmp_path / "b" / parent
+        pictures = [dataclasses.replace(one, path=path) for one, path in zip(session.pictures, paths, strict=True)]
+        renamed = dataclasses.replace(session, pictures=(pictures[0], pictures[1]))
+        (tmp_path / name).mkdir()
+        write_hloc_folder(renamed, session.results[0], tmp_path / name)
+        (pairs,) = (tmp_path / name).glob("pairs-*.txt")
+        assert pairs.read_text() == "first-my_photo.jpg second-my_photo.jpg\n"
 
 
 @pytest.mark.parametrize("path", ["unknown/0/csv", "{token}/1/csv", "{token}/0/exe", "{token}/-1/csv"])

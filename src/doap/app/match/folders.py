@@ -55,8 +55,11 @@ def write_colmap_folder(session: MatchSession, result: MethodResult, folder: Pat
 
 
 def write_hloc_folder(session: MatchSession, result: MethodResult, folder: Path) -> None:
-    """Write hloc's feature file, match file and list of pairs, named as `doap hloc` names them."""
-    names = _image_names(session)
+    """Write hloc's feature file, match file and list of pairs, named as `doap hloc` names them.
+
+    Spaces in names of pictures become "_", because hloc splits names at them.
+    """
+    names = _image_names(session, space="_")
     model = "feats-" + re.sub(r"[/\\]", "-", result.first.model)
     options = session.options
     settings = MatchSettings(True, options.ratio, None, options.geometry, options.threshold, None)
@@ -78,9 +81,9 @@ def write_hloc_folder(session: MatchSession, result: MethodResult, folder: Path)
         export_matches(matches.target, collection, target, pairs=folder / "pairs-matches.txt")
 
 
-def _image_names(session: MatchSession) -> tuple[str, str]:
-    """Return different names of the two pictures."""
-    first, second = (picture.path.name for picture in session.pictures)
+def _image_names(session: MatchSession, space: str = " ") -> tuple[str, str]:
+    """Return different names of the two pictures, with `space` in place of spaces."""
+    first, second = (re.sub(r"\s", space, picture.path.name) for picture in session.pictures)
     return (first, second) if first != second else (f"first-{first}", f"second-{second}")
 
 
