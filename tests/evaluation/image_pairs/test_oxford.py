@@ -72,6 +72,14 @@ def test_the_figure_has_one_bar_per_descriptor_and_sequence(tmp_path: Path) -> N
     assert {int(colour[1:], 16) for colour in colours.values()} <= set(np.unique(pixels).tolist())
 
 
+def test_no_p_is_shown_as_0() -> None:
+    rows = scores(("a", "b"), ("bark", "graf"))
+    for p, shown in ((1.5e-5, "< 0.001"), (0.001, "0.001"), (0.03125, "0.031")):
+        comparisons = [row | {"p": p} for row in compare_all(rows)]
+        result = Result(benchmark="oxford", settings={}, methods=[], scores=rows, comparisons=comparisons)
+        assert Oxford.tables(result)[-1].rows[0].cells[2] == shown
+
+
 def test_tables_name_the_protocol_and_have_its_measures() -> None:
     rows = scores(("a", "b"), ("bark", "graf"))
     older = Result(benchmark="oxford", settings={}, methods=[], scores=rows, comparisons=compare_all(rows))

@@ -21,6 +21,7 @@ RATES = {
     "geometry correct": "correct geometry",
 }
 SIGNIFICANT = 0.05
+SMALLEST_P = 0.001  # smaller ones are not shown in digits
 MIN_CLUSTERS = 6  # fewer can never give p < 0.05: two of the 2⁵ signs are already 0.06
 
 
@@ -100,7 +101,8 @@ def tests_tables(result: Result) -> list[Table]:
         ends = sorted(sign * float(end) for end in (test["low"], test["high"]) if end is not None)
         p = float(test["p"] or 0)
         difference = f"{sign * float(test['a - b'] or 0):+.1f}" + _interval(ends, "+.1f")
-        rows.append(Row((other, difference, f"{p:.3f}", "better" if p < SIGNIFICANT else "not significantly better")))
+        verdict = "better" if p < SIGNIFICANT else "not significantly better"
+        rows.append(Row((other, difference, _probability(p), verdict)))
     clusters = int(tests[0]["clusters"] or 0)
     few = f"{clusters} sequences or pairs are too few for a significant difference; {MIN_CLUSTERS} are needed"
     return [
@@ -128,6 +130,11 @@ def _with_interval(row: Score, column: str) -> str:
     form = MEASURES[column][1]
     ends = [float(end) for end in (row[f"{column} low"], row[f"{column} high"]) if end is not None]
     return f"{value:{form}}" + _interval(ends, form)
+
+
+def _probability(p: float) -> str:
+    """Return a p of a test; it is never 0."""
+    return f"{p:.3f}" if p >= SMALLEST_P else f"< {SMALLEST_P}"
 
 
 def _interval(ends: Sequence[float], form: str) -> str:
