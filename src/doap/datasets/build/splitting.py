@@ -12,7 +12,7 @@ from doap.datasets.sets.patch_set import PatchSet
 from doap.datasets.sets.scenes import MIN_COLLECTION_PHOTOS, SetScene, find_scenes, seeded_order
 from doap.datasets.sets.trimming import trim
 from doap.errors import DoapError
-from doap.files import atomic_folder
+from doap.files import atomic_folder, printable
 
 TRAIN, VAL = SPLITS = ("train", "val")
 TABLE = "split.csv"
@@ -87,13 +87,15 @@ def choose_val(scenes: Sequence[SetScene], val_fraction: float, seed: int) -> se
 
 def _why_whole(scenes: Sequence[SetScene]) -> str:
     """Return why scenes cannot be split, and what to do."""
-    if len(scenes) > 1:
-        return f"no two of {len(scenes)} scenes have the same source; add photos"
-    if len(scenes[0].sequences) == 1:
+    if len(scenes) == len(scenes[0].sequences) == 1:
         return "the set is one scene; add photos of other scenes"
+    counted = "all photos count as one scene, since"
+    if len(scenes) > 1:
+        names = ", ".join(f"{printable(scene.name)} ({scene.source or 'source unknown'})" for scene in scenes)
+        counted = f"no source of groups has two scenes: {names};"
     return (
-        f"all photos count as one scene, since a folder is one scene if it has fewer than {MIN_COLLECTION_PHOTOS} "
-        "photos or a tenth of them overlap; add photos of other scenes in other folders"
+        f"{counted} a folder is one scene if it has fewer than {MIN_COLLECTION_PHOTOS} photos or a tenth of "
+        "them overlap; add photos of other scenes in other folders"
     )
 
 
