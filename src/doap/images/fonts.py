@@ -16,6 +16,7 @@ def font_for(text: str, size: int) -> Font:
     Other texts are written in DejaVu Sans, which has Latin, Greek and Cyrillic letters, if matplotlib is installed.
     """
     matplotlib = None if text.isascii() else find_spec("matplotlib")
-    if matplotlib is None or matplotlib.origin is None:
+    path = Path(matplotlib.origin).parent / FONT if matplotlib and matplotlib.origin else None
+    if path is None or not path.is_file():  # distributions may have the fonts elsewhere
         return ImageFont.load_default(size)
-    return ImageFont.truetype(Path(matplotlib.origin).parent / FONT, size)
+    return ImageFont.truetype(path, size)
