@@ -150,6 +150,21 @@ def test_the_pose_of_two_cameras_is_found_among_outliers(outliers: int, threshol
     )
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_pose_is_as_accurate_as_the_points(seed: int) -> None:
+    clean_first, clean_second, rotation, translation = calibrated_views(300, seed)
+    random = np.random.default_rng(seed)
+    first, second = (
+        np.vstack([points + random.normal(0, 0.3, (300, 2)), random.uniform(0, size, (150, 2))])
+        for points, size in ((clean_first, (640, 480)), (clean_second, (1800, 1400)))
+    )
+    result = verify(first, second, (1400, 1800), "essential", 1.5, CAMERAS)
+    assert result.rotation is not None
+    assert result.translation is not None
+    assert np.degrees(np.arccos((np.trace(result.rotation.T @ rotation) - 1) / 2)) < 0.15
+    assert np.degrees(np.arccos(result.translation @ translation)) < 0.3
+
+
 @pytest.mark.parametrize("distance", [100, 200])
 def test_the_pose_is_that_of_points_farther_than_fifty_baselines(distance: float) -> None:
     camera = np.array([[1000, 0, 640], [0, 1000, 480], [0, 0, 1.0]])

@@ -141,11 +141,14 @@ def _estimate(
 def _estimate_essential(
     first: Points, second: Points, threshold: float, cameras: Sequence[Matrix]
 ) -> tuple[Matrix | None, NDArray[np.bool_]]:
-    """Estimate E from rays, by the threshold over the mean focal length; count inliers in pixels of the images."""
+    """Estimate E in images of one camera of the mean focal length; count inliers in pixels of the given images.
+
+    Rays, points of focal length 1, would all be nearer than the 2.5 pixels up to which OpenCV's MAGSAC++ weighs errors.
+    """
     focal = float(np.mean([camera[[0, 1], [0, 1]] for camera in cameras]))
-    a, b = _normalise(first, cameras[0]), _normalise(second, cameras[1])
+    a, b = (focal * _normalise(points, camera) for points, camera in zip((first, second), cameras, strict=True))
     essential, _ = cv2.findEssentialMat(
-        a, b, np.eye(3), cv2.USAC_MAGSAC, CONFIDENCE, threshold / focal, maxIters=MAX_ITERATIONS
+        a, b, np.diag([focal, focal, 1]), cv2.USAC_MAGSAC, CONFIDENCE, threshold, maxIters=MAX_ITERATIONS
     )
     if essential is None or essential.shape != (3, 3):
         return None, np.zeros(len(first), bool)
