@@ -165,6 +165,31 @@ def test_the_pose_is_as_accurate_as_the_points(seed: int) -> None:
     assert np.degrees(np.arccos(result.translation @ translation)) < 0.3
 
 
+@pytest.mark.parametrize("threshold", [0.02, 0.1])
+def test_small_thresholds_find_the_matches_of_accurate_points(threshold: float) -> None:
+    homography = np.array([[0.9, -0.2, 30], [0.15, 1.1, -20], [2e-4, -3e-4, 1]])
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        first, second, _ = two_views(200, seed)
+        wrong = random.uniform(0, (640, 480), (2, 100, 2))
+        cases: list[tuple[Geometry, np.ndarray]] = [
+            ("fundamental", second),
+            ("homography", transform_points(first, homography)),
+        ]
+        for geometry, matched in cases:
+            noisy = matched + random.normal(0, threshold / 4, matched.shape)
+            a, b = np.vstack([first, wrong[0]]), np.vstack([noisy, wrong[1]])
+            result = verify(a, b, SIZE, geometry, threshold)
+            assert result.inliers[:200].mean() > 0.98
+            assert result.inliers[200:].sum() <= 5
+            assert result.matrix is not None
+            if geometry == "homography":
+                errors = np.linalg.norm(transform_points(a, result.matrix) - b, axis=1)
+            else:
+                errors = sampson_distances(result.matrix, a, b)
+            np.testing.assert_array_equal(result.inliers, errors <= threshold)
+
+
 @pytest.mark.parametrize("distance", [100, 200])
 def test_the_pose_is_that_of_points_farther_than_fifty_baselines(distance: float) -> None:
     camera = np.array([[1000, 0, 640], [0, 1000, 480], [0, 0, 1.0]])

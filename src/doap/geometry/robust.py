@@ -16,6 +16,7 @@ SAMPLE_SIZE = {"fundamental": 7, "homography": 4, "essential": 5}  # points that
 CONFIDENCE = 0.9999
 MAX_ITERATIONS = 20_000
 MAX_LOG_NFA = -3.0  # a model is accepted below this
+MIN_SEARCH_THRESHOLD = 1.5  # pixels; see `_estimate`
 MAX_DISTANCE = 1e9  # of points that decide between the poses of an essential matrix, in baselines
 
 Matrix = NDArray[np.float64]
@@ -124,31 +125,37 @@ def sampson_distances(fundamental: Matrix, first: Points, second: Points) -> NDA
 def _estimate(
     first: Points, second: Points, geometry: MatchGeometry, threshold: float, cameras: Sequence[Matrix] | None
 ) -> tuple[Matrix | None, NDArray[np.bool_]]:
-    """Return the matrix of USAC, None if there is none, and its inliers."""
+    """Return the matrix of USAC, None if there is none, and its inliers.
+
+    OpenCV's MAGSAC++ weighs errors up to 2.5 pixels, of a homography up to 8, whatever the threshold. The images are
+    enlarged if the threshold is so small that errors far above it would decide.
+    """
+    scale = max(1.0, MIN_SEARCH_THRESHOLD / threshold)
     if cameras:
-        return _estimate_essential(first, second, threshold, cameras)
+        return _estimate_essential(first, second, threshold, cameras, scale)
+    a, b, search = scale * first, scale * second, scale * threshold
     if geometry == "fundamental":
-        matrix, mask = cv2.findFundamentalMat(first, second, cv2.USAC_MAGSAC, threshold, CONFIDENCE, MAX_ITERATIONS)
+        matrix, mask = cv2.findFundamentalMat(a, b, cv2.USAC_MAGSAC, search, CONFIDENCE, MAX_ITERATIONS)
     else:
-        matrix, mask = cv2.findHomography(
-            first, second, cv2.USAC_MAGSAC, threshold, maxIters=MAX_ITERATIONS, confidence=CONFIDENCE
-        )
+        matrix, mask = cv2.findHomography(a, b, cv2.USAC_MAGSAC, search, maxIters=MAX_ITERATIONS, confidence=CONFIDENCE)
     if matrix is None or mask is None:
         return None, np.zeros(len(first), bool)
-    return np.asarray(matrix, np.float64), mask.ravel().astype(bool)
+    to_scaled = np.diag([scale, scale, 1])
+    back = to_scaled if geometry == "fundamental" else np.diag([1 / scale, 1 / scale, 1])
+    return back @ np.asarray(matrix, np.float64) @ to_scaled, mask.ravel().astype(bool)
 
 
 def _estimate_essential(
-    first: Points, second: Points, threshold: float, cameras: Sequence[Matrix]
+    first: Points, second: Points, threshold: float, cameras: Sequence[Matrix], scale: float
 ) -> tuple[Matrix | None, NDArray[np.bool_]]:
     """Estimate E in images of one camera of the mean focal length; count inliers in pixels of the given images.
 
     Rays, points of focal length 1, would all be nearer than the 2.5 pixels up to which OpenCV's MAGSAC++ weighs errors.
     """
-    focal = float(np.mean([camera[[0, 1], [0, 1]] for camera in cameras]))
+    focal = scale * float(np.mean([camera[[0, 1], [0, 1]] for camera in cameras]))
     a, b = (focal * _normalise(points, camera) for points, camera in zip((first, second), cameras, strict=True))
     essential, _ = cv2.findEssentialMat(
-        a, b, np.diag([focal, focal, 1]), cv2.USAC_MAGSAC, CONFIDENCE, threshold, maxIters=MAX_ITERATIONS
+        a, b, np.diag([focal, focal, 1]), cv2.USAC_MAGSAC, CONFIDENCE, scale * threshold, maxIters=MAX_ITERATIONS
     )
     if essential is None or essential.shape != (3, 3):
         return None, np.zeros(len(first), bool)
