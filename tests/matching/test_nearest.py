@@ -161,6 +161,14 @@ def test_of_equal_descriptors_the_first_is_taken(make: Maker) -> None:
     assert pairs[:, 0].tolist() == pairs[:, 1].tolist() == sorted(first)
 
 
+@pytest.mark.parametrize("dimensions", [1, 3, 8, 128])
+def test_columns_of_an_array_are_descriptors(dimensions: int) -> None:
+    """hloc has one descriptor per column; a single one has another stride than a row."""
+    columns = np.random.default_rng(0).normal(size=(dimensions, 5)).astype(np.float32)
+    pairs, distances = mutual_nearest(columns[:, 2:3].T, columns.T)
+    assert (pairs.tolist(), distances.tolist()) == ([[0, 2]], [0])
+
+
 def test_constant_descriptors_match_once() -> None:
     flat = np.ones((3000, 64), np.float32) / 8
     pairs, distances = mutual_nearest(flat, flat)

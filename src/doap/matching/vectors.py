@@ -249,7 +249,8 @@ def _first_equal(vectors: Tensor) -> Tensor | None:
         return None
     width = 8 // vectors.element_size()
     padded = torch.nn.functional.pad(vectors + 0.0, (0, -vectors.shape[1] % width))  # -0 becomes 0
-    words = padded.contiguous().view(torch.int64)
+    # Flat, as the rows of a single transposed vector count as contiguous whatever their stride.
+    words = padded.flatten().view(torch.int64).reshape(len(vectors), -1)
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(-(1 << 62), 1 << 62, (words.shape[1],), generator=generator) * 2 + 1
     hashes, order = ((words ^ (words >> 31)) * factors.to(words.device)).sum(1).sort(stable=True)
