@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from bridges.colmap.conftest import stay_in_process, write_photos
+from doap.bridges.colmap import reconstruction
 from doap.bridges.colmap.project import find_new_images
+from doap.bridges.colmap.statistics import ModelStatistics
 from support.command_line import Doap
 
 DESCRIBE = ("--model", "doap-tiny-128", "--max-keypoints", "300", "--min-response", "0")
@@ -122,6 +124,23 @@ def test_models_are_replaced_by_force_only_which_is_said_first(doap: Doap, monke
     assert Path("p/database.db").read_bytes() == before
     assert not Path("p/features/new.png.npz").exists()
     assert find_new_images(Path("p/database.db"), Path("photos"), added=False) == []  # as with --database
+
+
+def test_a_removed_image_stays_in_the_database_and_is_counted(doap: Doap, monkeypatch: pytest.MonkeyPatch) -> None:
+    def map_all(_database: Path, _images: Path, folder: Path, *_: object) -> None:
+        (folder / "0").mkdir()
+
+    monkeypatch.setattr(reconstruction, "choose_engine", lambda _=None: "colmap")
+    monkeypatch.setattr(reconstruction, "engine_version", lambda _: "3.8")
+    monkeypatch.setattr(reconstruction, "_map_with_program", map_all)
+    monkeypatch.setattr(reconstruction, "read_statistics", lambda _: ModelStatistics(4, 50, 150, 3.0, 37.5, 0.5))
+    write_photos(Path("photos"))
+    assert doap("colmap", "photos", "-o", "p", *MODEL)[0] == 0
+    Path("photos/crop.png").unlink()
+    status, shown, errors = doap("colmap", "photos", "-o", "p", "--reconstruct", *MODEL)
+    assert status == 0, errors
+    assert "3 images of 3 cameras" in shown
+    assert "p/sparse/0: 4 of 4 images, 50 points" in shown
 
 
 def test_a_scene_that_cannot_be_reconstructed_keeps_its_database(doap: Doap) -> None:

@@ -32,12 +32,14 @@ class ReconstructionSummary:
     Attributes:
         engine: "pycolmap" or "colmap".
         version: Version of the engine.
+        images: Number of images in the database.
         models: Figures of the models, which are the folders 0, 1, … of the output: largest first, by registered
             images and then points. Images that cannot be connected give several models.
     """
 
     engine: MapperEngine
     version: str
+    images: int
     models: tuple[ModelStatistics, ...]
 
 
@@ -92,7 +94,7 @@ def reconstruct(
                 f"{database}: {chosen} found no pair of images to start from; "
                 "use more photos, or photos with more overlap taken from different positions"
             )
-    return ReconstructionSummary(chosen, engine_version(chosen), tuple(models))
+    return ReconstructionSummary(chosen, engine_version(chosen), total, tuple(models))
 
 
 def choose_engine(engine: MapperEngine | None = None) -> MapperEngine:

@@ -209,7 +209,7 @@ def _reconstruct(summary: "ProjectSummary", images: Path, force: bool) -> None:
             force=force,
             progress=lambda done, total: progress("reconstructing", done, total),
         )
-    _report_models(made, summary, output)
+    _report_models(made, output)
     say(f"next: {_command('gui', summary.database, images, output / '0')}")
 
 
@@ -232,10 +232,10 @@ def _report(summary: "ProjectSummary") -> None:
         say(f"{summary.weak} pairs left out: few matches beside those of their images' best pairs, and not confirmed")
 
 
-def _report_models(made: "ReconstructionSummary", summary: "ProjectSummary", output: Path) -> None:
+def _report_models(made: "ReconstructionSummary", output: Path) -> None:
     for number, model in enumerate(made.models):
         say(
-            f"{output / str(number)}: {model.registered_images} of {summary.images} images, {model.points:,} points, "
+            f"{output / str(number)}: {model.registered_images} of {made.images} images, {model.points:,} points, "
             f"{model.observations:,} observations, error {model.mean_reprojection_error:.2f} pixels "
             f"({made.engine} {made.version})"
         )
