@@ -18,8 +18,8 @@ from doap.datasets.build import building as build_module
 from doap.datasets.build.building import build
 from doap.datasets.build.settings import BuildSettings
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
-from doap.images.overlaps import find_overlapping_groups
 from doap.images.reconstruction.colmap import has_colmap
+from doap.images.reconstruction.overlaps import find_overlapping_groups
 from doap.parallel import EngineName
 from doap.types import Grey
 from support.sample_photos import sample_photo

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from doap.choices import DEFAULT_EXTENT
 from doap.datasets.sets.frame_set import SOURCES, Encoded, FrameSet, encode
 from doap.errors import DoapError
-from doap.images.overlaps import find_overlapping_groups
+from doap.images.reconstruction.overlaps import find_overlapping_groups
 from doap.images.reconstruction.scene_frames import SceneFrames
 from doap.types import Frames, Grey
 

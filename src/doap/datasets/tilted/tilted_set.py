@@ -16,7 +16,7 @@ from doap.datasets.tilted.views import PhotoTask, PhotoViews, TiltSettings, make
 from doap.errors import DoapError
 from doap.files import atomic_folder
 from doap.images.frames import transform_frames
-from doap.images.overlaps import find_overlapping_groups
+from doap.images.reconstruction.overlaps import find_overlapping_groups
 from doap.parallel import open_engine
 from doap.parsing.array_files import parse_array
 from doap.types import Progress, no_progress

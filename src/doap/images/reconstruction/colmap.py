@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.geometry.ellipses import scales
-from doap.images.overlaps import find_intersecting_balls
+from doap.images.reconstruction.overlaps import find_intersecting_balls
 from doap.images.reconstruction.photo_features import PhotoFeatures
 from doap.images.reconstruction.tracks import PhotoPair, Tracks
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from doap.images.detectors import DETECTORS
 from doap.images.extraction import Pyramid, extract_patches
 from doap.images.frames import transform_frames
-from doap.images.overlaps import Ids, find_overlapping_groups
 from doap.images.reconstruction.colmap import has_colmap, reconstruct_tracks
+from doap.images.reconstruction.overlaps import Ids, find_overlapping_groups
 from doap.images.reconstruction.photo_features import FEATURES, PhotoFeatures
 from doap.images.reconstruction.static import edge_map, register_static
 from doap.images.reconstruction.tracks import PhotoPair, Tracks, chain_tracks

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from doap.images.overlaps import find_intersecting_balls, find_overlapping_groups
+from doap.images.reconstruction.overlaps import find_intersecting_balls, find_overlapping_groups
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
