@@ -1,5 +1,6 @@
 import platform
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 @pytest.fixture(autouse=True)
-def choose_again() -> None:
+def _choose_again() -> Iterator[None]:
+    """Choose for this CPU before and after each test: later tests of the process must not have a pretended one's."""
+    operands.choose_operands.cache_clear()
+    yield
     operands.choose_operands.cache_clear()
 
 
