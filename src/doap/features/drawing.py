@@ -1,6 +1,5 @@
 """Pictures of keypoints and matches, drawn with OpenCV and Pillow."""
 
-import unicodedata
 from bisect import bisect_right
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from torch import Tensor
 from doap.errors import DoapError, check_path
 from doap.features.image_input import ImageLike, read_image, shrink_image
 from doap.files import atomic_file, check_output, printable
-from doap.images.fonts import font_for
+from doap.images.fonts import font_for, join_accents
 from doap.types import Frames, Grey
 
 Points = NDArray[np.floating]
@@ -234,7 +233,7 @@ def _rainbow(values: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 def _write_title(picture: Picture, title: str) -> Picture:
     """Write a line of text at the top left, in a size that fits; longer text is cut off."""
-    title = unicodedata.normalize("NFC", printable(title))  # macOS stores letters and their accents apart
+    title = join_accents(printable(title))
     canvas = Image.fromarray(picture)
     draw, width = ImageDraw.Draw(canvas), picture.shape[1] - 2 * GAP
     fonts = [font_for(title, size) for size in TITLE_SIZES]

@@ -1,5 +1,6 @@
 """Fonts of text on pictures."""
 
+import unicodedata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,6 +9,11 @@ from PIL import ImageFont
 FONT = "mpl-data/fonts/ttf/DejaVuSans.ttf"  # in the folder of matplotlib
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+def join_accents(text: str) -> str:
+    """Return a text with each letter and its accents as one character; macOS stores them apart in names."""
+    return unicodedata.normalize("NFC", text)
 
 
 def font_for(text: str, size: int) -> Font:

@@ -1,7 +1,6 @@
 """Contact sheets: images of some groups of a set, one group per row."""
 
 import tempfile
-import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.files import atomic_file
-from doap.images.fonts import font_for
+from doap.images.fonts import font_for, join_accents
 
 MAX_COLUMNS = 16
 CELL = 64  # approximate side of a rendered patch in pixels
@@ -86,7 +85,7 @@ def _group_text(patches: PatchSet, members: Ids, size: int) -> str:
 
 
 def _label(pen: ImageDraw.ImageDraw, middle: int, name: str, number: str) -> None:
-    name = unicodedata.normalize("NFC", name)  # macOS stores letters and their accents apart
+    name = join_accents(name)
     large, small = font_for(name, 15), font_for(number, 12)
     width = LABEL - 2 * GAP
     if pen.textlength(name, large) > width:
