@@ -57,14 +57,14 @@ class OnnxFloat(PatchNetwork):
         super().__init__(model.network.dimensions, model.input_size)
         options = SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        size = model.input_size // (2 if model.network.two_extents else 1)
+        size = model.input_size >> model.network.surroundings
         graph = float_graph(read_layers(model), size)
         self.session = InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-        self.two_extents = model.network.two_extents
+        self.surroundings = model.network.surroundings
 
     def forward(self, patches: Tensor) -> Tensor:
         """Compute the activations of (N, 1, S, S) patches."""
-        parts = split_extents(patches) if self.two_extents else patches
+        parts = split_extents(patches, self.surroundings)
         return torch.from_numpy(self.session.run(None, {"patches": normalise(parts).numpy()})[0])
 
 

@@ -27,7 +27,7 @@ ARCHITECTURES = [
     Architecture(network="l2net-mean", width=4, dimensions=32),
     Architecture(network="hynet", width=4, dimensions=32),
     Architecture(network="residual", width=4, dimensions=32),
-    Architecture(width=4, dimensions=32, surround=True),
+    Architecture(width=4, dimensions=32, surround=1),
     Architecture(network="tiny", width=8, dimensions=32),
     Architecture(network="tiny", width=16, dimensions=256),
     Architecture(network="windows", width=8, dimensions=32),

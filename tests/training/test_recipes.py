@@ -75,7 +75,7 @@ TINY = {**UNEVEN, "network": "windows", "dropout": 0, "extent": 17, "epochs": 8,
 DISTILLED = {"teacher": "doap-128", "distillation_weight": 5}
 ALIGNED = {"transformer": True, "transformer_bounded": True, "transformer_padding": "replicate",
            "transformer_lr_divisor": 10000}  # fmt: skip
-SURROUND = {"surround": True, "extent": 34, "zoom": 3, "blur": 1.3, "compression": 0.2, "prefixes": [32, 64]}
+SURROUND = {"surround": 1, "extent": 34, "zoom": 3, "blur": 1.3, "compression": 0.2, "prefixes": [32, 64]}
 OURS: dict[str, dict[str, Any]] = {
     "frames-real": {**REAL, **UNEVEN, "pooled_weight": 0.3, "epochs": 12},
     "frames-binary": {**BINARY, **UNEVEN, **DISTILLED, "pooled_weight": 0, "epochs": 9, "distillation_weight": 3},

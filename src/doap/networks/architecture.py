@@ -36,9 +36,12 @@ class Architecture(BaseModel):
     depth: int = Field(
         default=DEFAULT_DEPTH, gt=0, le=64, description="residual blocks per resolution; network=residual only"
     )
-    surround: bool = Field(
-        default=False,
-        description="read 64x64 patches: their centre, and the whole at half the resolution; l2net and residual only",
+    surround: int = Field(
+        default=0,
+        ge=0,
+        le=2,
+        description="larger extents that are read beside the centre, each twice the one before at half the resolution: "
+        "1 reads 64x64 patches, 2 reads 128x128; l2net and residual only",
     )
     transformer: bool = Field(default=False, description="align patches with a Spatial Transformer first")
     transformer_bounded: bool = Field(
@@ -53,9 +56,13 @@ class Architecture(BaseModel):
         if self.network != "residual" and self.depth != DEFAULT_DEPTH:
             raise ValueError(f"depth={self.depth} needs network=residual, not {self.network}")
         if self.surround and self.network not in ("l2net", "residual"):
-            raise ValueError(f"surround=true needs network=l2net or residual, not {self.network}")
+            raise ValueError(f"surround={self.surround} needs network=l2net or residual, not {self.network}")
         if self.surround and self.transformer:
-            raise ValueError("surround=true reads 64x64 patches, but a transformer outputs 32x32: set one to false")
+            size = 32 << self.surround
+            raise ValueError(
+                f"surround={self.surround} reads {size}x{size} patches, but a transformer outputs 32x32: "
+                "set surround to 0 or transformer to false"
+            )
         if not self.transformer and not (self.transformer_bounded and self.transformer_padding == "replicate"):
             raise ValueError("transformer_bounded and transformer_padding need transformer=true")
         if self.network.startswith("cs-l2net") and self.transformer:

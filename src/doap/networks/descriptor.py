@@ -79,13 +79,13 @@ class Descriptor(nn.Module):
         """Return the extent of patches in a comparison of models at one extent.
 
         Args:
-            extent: The extent; for a network with surroundings, that of the centre, which is half that of the patch.
-                None is the best one for the detector.
+            extent: The extent; for a network with surroundings, that of the centre, a half or a quarter of that of the
+                patch. None is the best one for the detector.
             detector: Name of the detector.
         """
         if extent is None:
             return self.extent_for(detector)
-        return 2 * extent if self.network.two_extents else extent
+        return extent * (1 << self.network.surroundings)
 
     def with_network(self, network: PatchNetwork) -> "Descriptor":
         """Return a model with another form of the network, the same in all else."""

@@ -20,35 +20,36 @@ class L2Net(LayeredNetwork):
         dimensions: Length of the output: dimensions of the descriptor, or its bits.
         width: Channels of the first layer; the other layers have 1, 2 or 4 times as many.
         dropout: Dropout probability before the last layer.
-        surround: Whether to read 64x64 patches, see `doap.networks.network.split_extents`.
+        surroundings: Number of larger extents to read: 1 takes 64x64 patches, 2 takes 128x128, see
+            `doap.networks.network.split_extents`.
     """
 
-    def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1, surround: bool = False) -> None:
-        super().__init__(dimensions, INPUT_SIZE, surround)
+    def __init__(self, dimensions: int = 128, width: int = 32, dropout: float = 0.1, surroundings: int = 0) -> None:
+        super().__init__(dimensions, INPUT_SIZE, surroundings)
         layers: list[nn.Module] = []
         channels = 1
         for factor, stride in ((1, 1), (1, 1), (2, 2), (2, 1), (4, 2), (4, 1)):
             layers += conv_layer(channels, factor * width, 3, stride)
             channels = factor * width
-        layers += last_layer(channels, dimensions, dropout, surround)
+        layers += last_layer(channels, dimensions, dropout, surroundings)
         self.layers = nn.Sequential(*layers)
         initialise(self)
 
 
-def last_layer(channels: int, dimensions: int, dropout: float, surround: bool) -> list[nn.Module]:
-    """Return the convolution that covers the whole 8x8 map, or those of centre and surroundings, with what is around.
+def last_layer(channels: int, dimensions: int, dropout: float, surroundings: int) -> list[nn.Module]:
+    """Return the convolution that covers the whole 8x8 maps of centre and surroundings, with what is around.
 
     Args:
         channels: Channels of the maps.
         dimensions: Length of the output.
         dropout: Dropout probability before it.
-        surround: Whether it reads two maps per patch.
+        surroundings: Number of larger extents, each with a map of its own.
     """
-    side = INPUT_SIZE // 4
+    side, parts = INPUT_SIZE // 4, surroundings + 1
     return [
-        *([StackExtents()] if surround else []),
+        *([StackExtents(parts)] if surroundings else []),
         nn.Dropout(dropout),
-        WholeMapConvolution(channels, dimensions, (2 * side, side) if surround else side, bias=False),
+        WholeMapConvolution(channels, dimensions, (parts * side, side), bias=False),
         nn.BatchNorm2d(dimensions, affine=False),
     ]
 

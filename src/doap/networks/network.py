@@ -27,10 +27,10 @@ class PatchNetwork(nn.Module):
         input_size: S, side of the patches in pixels.
 
     Attributes:
-        two_extents: Whether the network reads the centre of a patch and the whole, see `split_extents`.
+        surroundings: Number of larger extents that the network reads beside the centre of a patch, see `split_extents`.
     """
 
-    two_extents = False
+    surroundings = 0
 
     def __init__(self, dimensions: int, input_size: int) -> None:
         super().__init__()
@@ -90,14 +90,15 @@ class LayeredNetwork(PatchNetwork):
     Args:
         dimensions: Length of the output, see `PatchNetwork`.
         layer_size: Side of the patches that the first layer reads.
-        surround: Whether the network reads patches of twice that side, see `split_extents`.
+        surroundings: Number of larger extents beside that of the centre, each of which doubles the side of the patches,
+            see `split_extents`.
     """
 
     layers: nn.Sequential
 
-    def __init__(self, dimensions: int, layer_size: int, surround: bool = False) -> None:
-        super().__init__(dimensions, 2 * layer_size if surround else layer_size)
-        self.two_extents = surround
+    def __init__(self, dimensions: int, layer_size: int, surroundings: int = 0) -> None:
+        super().__init__(dimensions, layer_size << surroundings)
+        self.surroundings = surroundings
 
     def forward(self, patches: Tensor) -> Tensor:
         """Compute activations.
@@ -123,36 +124,50 @@ class LayeredNetwork(PatchNetwork):
     def first_input(self, patches: Tensor) -> Tensor:
         """Return the input of the first layer: normalised patches, or their normalised centres and surroundings."""
         self.check(patches)
-        parts = split_extents(patches) if self.two_extents else patches
-        return normalise(parts).to(self.dtype)
+        return normalise(split_extents(patches, self.surroundings)).to(self.dtype)
 
 
 class StackExtents(nn.Module):
-    """Stack the maps of the two parts of each patch vertically, that of the centre on top.
+    """Stack the maps of the parts of each patch vertically, that of the centre on top.
 
     In channels-last order, the result is a view of the same memory.
-    """
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """Return (N, C, 2H, W) maps of (2N, C, H, W) maps."""
-        return torch.unflatten(maps, 0, (-1, 2)).transpose(1, 2).flatten(2, 3)
-
-
-def split_extents(patches: Tensor) -> Tensor:
-    """Return the centre of each patch and the whole at half the resolution: two extents for one descriptor.
-
-    The layers of a network read both parts with the same weights, and its last layer the maps of both. CS-L2Net has
-    separate weights for the parts and concatenates two descriptors instead.
 
     Args:
-        patches: (N, 1, 2S, 2S) float.
+        parts: Number of parts of a patch, P.
+    """
+
+    def __init__(self, parts: int) -> None:
+        super().__init__()
+        self.parts = parts
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return (N, C, P·H, W) maps of (P·N, C, H, W) maps."""
+        return torch.unflatten(maps, 0, (-1, self.parts)).transpose(1, 2).flatten(2, 3)
+
+
+def split_extents(patches: Tensor, surroundings: int) -> Tensor:
+    """Return several extents of each patch: its centre, and larger parts around it at lower resolutions.
+
+    Each part has twice the extent and half the resolution of the one before; the last is the whole patch. The layers of
+    a network read all parts with the same weights, and its last layer the maps of all. CS-L2Net has separate weights
+    for two parts and concatenates two descriptors instead.
+
+    Args:
+        patches: (N, 1, S · 2^n, S · 2^n) float.
+        surroundings: Number of larger parts, n.
 
     Returns:
-        (2N, 1, S, S): the centre of the first patch, the whole first patch, the centre of the second, and so on.
+        ((n + 1) · N, 1, S, S): the centre of the first patch, its larger parts, the centre of the second, and so on.
     """
-    margin = int(patches.shape[2]) // 4
-    centre = patches[:, :, margin:-margin, margin:-margin]
-    return torch.stack([centre, halve(patches)], 1).flatten(0, 1)
+    if not surroundings:
+        return patches
+    whole, size, parts = patches, int(patches.shape[2]) >> surroundings, []
+    for number in range(surroundings + 1):
+        if number:
+            whole = halve(whole)
+        margin = (int(whole.shape[2]) - size) // 2
+        parts.append(whole[:, :, margin : margin + size, margin : margin + size])
+    return torch.stack(parts, 1).flatten(0, 1)
 
 
 def halve(patches: Tensor) -> Tensor:

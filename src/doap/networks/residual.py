@@ -43,17 +43,18 @@ class Residual(LayeredNetwork):
         width: Channels of the first layer; the other layers have 1, 2 or 4 times as many.
         dropout: Dropout probability before the last layer.
         depth: Residual blocks at each of the two lower resolutions.
-        surround: Whether to read 64x64 patches, see `doap.networks.network.split_extents`.
+        surroundings: Number of larger extents to read: 1 takes 64x64 patches, 2 takes 128x128, see
+            `doap.networks.network.split_extents`.
     """
 
     def __init__(
-        self, dimensions: int = 128, width: int = 32, dropout: float = 0.1, depth: int = 2, surround: bool = False
+        self, dimensions: int = 128, width: int = 32, dropout: float = 0.1, depth: int = 2, surroundings: int = 0
     ) -> None:
-        super().__init__(dimensions, INPUT_SIZE, surround)
+        super().__init__(dimensions, INPUT_SIZE, surroundings)
         layers: list[nn.Module] = [*conv_layer(1, width, 3, 1), *conv_layer(width, width, 3, 1)]
         for channels in (width, 2 * width):
             layers += conv_layer(channels, 2 * channels, 3, 2)
             layers += [ResidualBlock(2 * channels) for _ in range(depth)]
-        layers += last_layer(4 * width, dimensions, dropout, surround)
+        layers += last_layer(4 * width, dimensions, dropout, surroundings)
         self.layers = nn.Sequential(*layers)
         initialise(self)

@@ -226,8 +226,7 @@ def test_a_model_is_fine_tuned(doap: Doap, hpatches: Path, tmp_path: Path) -> No
     status, _, errors = doap("train", "r.yaml", "--data", hpatches, "-o", "third", "--from", "doap-128")
     assert (status, errors.count("\n")) == (1, 1)
     assert (
-        "its network has network=l2net, dimensions=128, width=24, surround=true, but that of the recipe network="
-        in errors
+        "its network has network=l2net, dimensions=128, width=24, surround=1, but that of the recipe network=" in errors
     )
     assert not (tmp_path / "third").exists()
 

@@ -26,12 +26,14 @@ def convolve(maps: NDArray[np.int64], weight: NDArray[np.int8], stride: int, pad
     return sums
 
 
-def split_patches(patches: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the centre of each (1, 2S, 2S) patch and the mean of its blocks of 2x2 pixels, one after the other."""
+def split_patches(patches: NDArray[np.float32], surroundings: int) -> NDArray[np.float32]:
+    """Return the centre of each patch, then larger parts, each the mean of blocks of twice as many pixels."""
     parts = []
     for patch in patches[:, 0]:
-        side = len(patch) // 2
-        parts += [patch[side // 2 : -side // 2, side // 2 : -side // 2], patch.reshape(side, 2, side, 2).mean((1, 3))]
+        side = len(patch) >> surroundings
+        for block in 2 ** np.arange(surroundings + 1):
+            start, end = (len(patch) - side * block) // 2, (len(patch) + side * block) // 2
+            parts.append(patch[start:end, start:end].reshape(side, block, side, block).mean((1, 3)))
     return np.stack(parts)[:, None]
 
 
@@ -84,21 +86,21 @@ def random_layers(first_stride: int, first_side: int, parts: int = 1) -> list[La
 
 
 @pytest.mark.parametrize("operands", get_args(Operands))
-@pytest.mark.parametrize("surround", [False, True], ids=["patch", "surround"])
+@pytest.mark.parametrize("surroundings", [0, 1, 2])
 @pytest.mark.parametrize(("stride", "side"), [(1, 3), (2, 7), (2, 3), (1, 7), (4, 8)])
 @pytest.mark.parametrize("ranges", [[3.0, 2.0, 1.5, 1.0], [0.5, 0.3, 0.2, 0.1]], ids=["fitting", "saturating"])
 def test_sums_are_those_of_integers(
-    operands: Operands, stride: int, side: int, ranges: list[float], surround: bool
+    operands: Operands, stride: int, side: int, ranges: list[float], surroundings: int
 ) -> None:
     if not sums_are_exact(operands):
         pytest.skip(f"onnxruntime saturates sums of {operands} on this CPU")
-    layers = random_layers(stride, side, parts=2 if surround else 1)
-    size, block = 32 if surround else 16, block_size(layers[0])
+    layers = random_layers(stride, side, parts=surroundings + 1)
+    size, block = 16 << surroundings, block_size(layers[0])
     patches = np.random.default_rng(2).normal(size=(9, 1, size, size)).astype(np.float32)
-    graph = build_graph(layers, ranges, size, operands, surround)
+    graph = build_graph(layers, ranges, size, operands, surroundings)
     session = InferenceSession(graph, providers=["CPUExecutionProvider"])
     activations = session.run(None, {"patches": patches.reshape(9, size, size // block, block)})[0]
-    expected = run_reference(layers, ranges, split_patches(patches) if surround else patches)
+    expected = run_reference(layers, ranges, split_patches(patches, surroundings))
     # onnxruntime scales the sums in float32: a value halfway between two integers may be rounded the other way.
     step = ranges[-1] / 127 * np.abs(layers[-1].weight).max()
     assert np.abs(activations - expected).max() <= 2 * step

@@ -35,7 +35,7 @@ def patches(photo: Grey) -> NDArray[np.uint8]:
 def test_descriptors_are_close_to_those_of_floats(name: str, patches: NDArray[np.uint8]) -> None:
     exact, model = doap.load(name, fast=False), doap.load(name, int8=True)
     assert (model.name, model.kind, model.extents) == (exact.name, exact.kind, exact.extents)
-    assert (model.input_size, model.network.two_extents) == (exact.input_size, exact.network.two_extents)
+    assert (model.input_size, model.network.surroundings) == (exact.input_size, exact.network.surroundings)
     floats, integers = describe_patches(patches, exact), describe_patches(patches, model)
     assert (floats.shape, floats.dtype) == (integers.shape, integers.dtype)
     if model.kind == "real":

@@ -27,7 +27,7 @@ class InferenceNetwork(PatchNetwork):
         super().__init__(network.dimensions, network.input_size)
         self.network = network
         self.precision = precision
-        self.two_extents = network.two_extents
+        self.surroundings = network.surroundings
 
     def forward(self, patches: Tensor) -> Tensor:
         """Compute the raw activations of the wrapped network."""

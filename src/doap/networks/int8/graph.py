@@ -23,7 +23,7 @@ NORMALISATION_EPSILON = 1e-6  # of `doap.networks.network.normalise`
 
 
 def build_graph(
-    layers: Sequence[Layer], ranges: Sequence[float], size: int, operands: Operands, surround: bool = False
+    layers: Sequence[Layer], ranges: Sequence[float], size: int, operands: Operands, surroundings: int = 0
 ) -> bytes:
     """Build the int8 graph of a network.
 
@@ -32,7 +32,7 @@ def build_graph(
         ranges: Largest magnitude of the input of each layer.
         size: Side of the patches.
         operands: Types in which activations and weights are stored.
-        surround: Whether the first layer reads the centre of a patch and the whole, see `split_extents`.
+        surroundings: Number of larger extents that the first layer reads beside the centre, see `split_extents`.
 
     Returns:
         Serialised ONNX model that maps (N, size, size / b, b) float patches with grey values in 0..255, b of
@@ -43,9 +43,9 @@ def build_graph(
         for index, largest in enumerate(ranges)
     ]
     graph = _Graph(operands)
-    block, layer_size = block_size(layers[0]), size // 2 if surround else size
+    block, layer_size = block_size(layers[0]), size >> surroundings
     shape = (layer_size, layer_size // block, block)
-    values = _add_normalisation(graph, _add_split(graph, size, shape) if surround else INPUT, shape)
+    values = _add_normalisation(graph, _add_split(graph, size, surroundings, shape) if surroundings else INPUT, shape)
     values = graph.add_node("QuantizeLinear", [values, *graph.add_quantization(quantizations[0])])
     for index, layer in enumerate(layers):
         quantized = quantize_weights(layer.weight, layer.bias, quantizations[index].scale)
@@ -130,14 +130,17 @@ class _Graph(GraphBuilder):
         return model
 
 
-def _add_split(graph: _Graph, size: int, shape: tuple[int, int, int]) -> str:
-    """Add the split of patches into centre and whole, as `doap.networks.network.split_extents`."""
-    patches = graph.add_node("Reshape", [INPUT, np.array([-1, 1, size, size])])
-    start, end = np.array([size // 4] * 2), np.array([size - size // 4] * 2)
-    centre = graph.add_node("Slice", [patches, start, end, np.array([2, 3])])
-    whole = graph.add_node("AveragePool", [patches], kernel_shape=[2, 2], strides=[2, 2])
-    parts = graph.add_node("Concat", [centre, whole], axis=1)
-    return graph.add_node("Reshape", [parts, np.array([-1, *shape])])
+def _add_split(graph: _Graph, size: int, surroundings: int, shape: tuple[int, int, int]) -> str:
+    """Add the split of patches into centre and surroundings, as `doap.networks.network.split_extents`."""
+    whole = graph.add_node("Reshape", [INPUT, np.array([-1, 1, size, size])])
+    part_size, parts = size >> surroundings, []
+    for number in range(surroundings):
+        margin = ((size >> number) - part_size) // 2
+        start, end = np.array([margin] * 2), np.array([margin + part_size] * 2)
+        parts.append(graph.add_node("Slice", [whole, start, end, np.array([2, 3])]))
+        whole = graph.add_node("AveragePool", [whole], kernel_shape=[2, 2], strides=[2, 2])
+    stacked = graph.add_node("Concat", [*parts, whole], axis=1)
+    return graph.add_node("Reshape", [stacked, np.array([-1, *shape])])
 
 
 def _add_normalisation(graph: _Graph, patches: str, shape: tuple[int, int, int]) -> str:

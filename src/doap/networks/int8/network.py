@@ -64,8 +64,7 @@ def build_int8_graph(
         raise DoapError(f"{error.name} is not installed; run: pip install 'doap[onnx]'") from error
     if len(ranges) != len(layers) or not all(0 < largest < float("inf") for largest in ranges):
         raise DoapError(f"{model.name}: activation ranges must be {len(layers)} positive numbers; calibrate it again")
-    surround = model.network.two_extents
-    graph = build_graph(layers, ranges, model.input_size, operands or choose_operands(), surround)
+    graph = build_graph(layers, ranges, model.input_size, operands or choose_operands(), model.network.surroundings)
     return graph, block_size(layers[0])
 
 
@@ -85,7 +84,7 @@ class Int8Network(PatchNetwork):
 
     def __init__(self, graph: bytes, network: PatchNetwork, block: int) -> None:
         super().__init__(network.dimensions, network.input_size)
-        self.two_extents = network.two_extents
+        self.surroundings = network.surroundings
         self.block = block
         self.register_buffer("graph", torch.frombuffer(bytearray(graph), dtype=torch.uint8))
         self._session: InferenceSession | None = None

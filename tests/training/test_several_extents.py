@@ -1,4 +1,4 @@
-"""A network that reads a patch at two extents, from the training to the use."""
+"""A network that reads a patch at two or three extents, from the training to the use."""
 
 from pathlib import Path
 
@@ -20,27 +20,32 @@ SMALL = ["width=2", "dimensions=16", "batch_size=40", "views_per_group=2", "samp
          "epochs=1", "val_fraction=0.5", "precision=fp32", "prefixes=[8]", "teacher=null"]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def model_path(frames: FrameSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights of a short training of the shipped recipe."""
-    run = tmp_path_factory.mktemp("two-extents") / "run"
-    train(read_recipe("frames-surround-real", SMALL), frames, run)
+def train_small(run: Path, frames: FrameSet, *settings: str) -> Path:
+    """Return the weights of a short training of the shipped recipe."""
+    train(read_recipe("frames-surround-real", [*SMALL, *settings]), frames, run)
     return run / "weights.safetensors"
 
 
-def test_keypoints_are_described_at_both_extents(model_path: Path, photo: Grey) -> None:
-    model = load(model_path, fast=False)
+@pytest.fixture(scope="module")
+def model_path(frames: FrameSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_small(tmp_path_factory.mktemp("two-extents") / "run", frames)
+
+
+@pytest.mark.parametrize(("surround", "extents"), [(1, [17, 34]), (2, [8.5, 17, 34])])
+def test_keypoints_are_described_at_all_extents(
+    surround: int, extents: list[float], frames: FrameSet, photo: Grey, tmp_path: Path
+) -> None:
+    model = load(train_small(tmp_path / "run", frames, f"surround={surround}"), fast=False)
     assert isinstance(model.network, L2Net)
-    assert (model.extent, model.input_size) == (34.0, 64)
+    assert (model.extent, model.input_size) == (34.0, 32 * 2**surround)
+    assert model.extent_at(8.5, "dog") == 8.5 * 2**surround
     features = detect_and_describe(photo, model, max_keypoints=50)
-    centre, whole = (
-        torch.from_numpy(extract_patches(photo, features.frames, 32, extent))[:, None].float() for extent in (17, 34)
-    )
+    patches = [torch.from_numpy(extract_patches(photo, features.frames, 32, extent)) for extent in extents]
     end = next(index for index, layer in enumerate(model.network.layers) if isinstance(layer, StackExtents))
-    parts = torch.stack([centre, whole], 1).flatten(0, 1)
+    parts = torch.stack(patches, 1).flatten(0, 1)[:, None].float()
     with torch.no_grad():
         expected = F.normalize(model.network.layers[end:](model.network.layers[:end](normalise(parts))).flatten(1))
-    # The centre is the patch of extent 17 and the whole that of 34, but for rounding and the filter that halves it.
+    # The parts are the patches of these extents, but for rounding and the filter that halves them.
     assert (torch.from_numpy(features.descriptors) * expected).sum(1).median() > 0.98
 
 
