@@ -123,7 +123,13 @@ def test_turned_tiff_pictures_keep_camera_and_focal_length(tmp_path: Path) -> No
     pixels = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.tif", exif=exif.tobytes())
     _copy(tmp_path / "a.tif", tmp_path / "b.tif")
-    assert read_image_camera(tmp_path / "b.tif") == ImageCamera((200, 300), 240.0, "Maker Model")
+    camera = read_image_camera(tmp_path / "b.tif")
+    assert dataclasses.replace(camera, focal_length=None) == ImageCamera((200, 300), None, "Maker Model")
+    assert (
+        camera.focal_length
+        == read_image_camera(tmp_path / "a.tif").focal_length
+        == pytest.approx(28 / 43.27 * np.hypot(300, 200))
+    )
     with Image.open(tmp_path / "b.tif") as copy:
         kept = copy.getexif()
         assert 0x0112 not in kept
@@ -140,7 +146,7 @@ def test_turned_tiff_pictures_keep_camera_and_focal_length(tmp_path: Path) -> No
 def test_turned_pictures_for_colmap_keep_their_focal_length(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    exif.get_ifd(0x8769)[0xA405] = 28  # mm on film of 35 mm
+    exif.get_ifd(0x8769)[0xA405] = 28  # mm on film of 36x24 mm
     Image.new("L", (300, 200), 90).save(tmp_path / "a.jpg", exif=exif)
     grey = read_grey(tmp_path / "a.jpg")
     picture = Picture(tmp_path / "a.jpg", "a.jpg", False, (300, 200), grey)
@@ -152,7 +158,7 @@ def test_turned_pictures_for_colmap_keep_their_focal_length(tmp_path: Path) -> N
     copy = tmp_path / "c" / "images" / "first-a.jpg"
     np.testing.assert_array_equal(read_grey(copy), grey)
     assert read_image_camera(copy) == dataclasses.replace(read_image_camera(tmp_path / "a.jpg"), size=(200, 300))
-    assert read_image_camera(copy).focal_length == 240.0
+    assert read_image_camera(copy).focal_length == pytest.approx(28 / 43.27 * np.hypot(300, 200))
 
 
 def test_the_hloc_folder_has_features_matches_and_pairs(

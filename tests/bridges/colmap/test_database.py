@@ -174,23 +174,25 @@ EXIF = {
 
 
 @pytest.mark.parametrize("settings", [CameraSettings(), CameraSettings("OPENCV"), CameraSettings("FOV")])
-def test_cameras_are_those_of_colmap(tmp_path: Path, colmap: Colmap, settings: CameraSettings) -> None:
-    (tmp_path / "photos").mkdir()
+@pytest.mark.parametrize("size", [(80, 60), (96, 54), (60, 90)])
+def test_cameras_are_those_of_colmap(tmp_path: Path, settings: CameraSettings, size: tuple[int, int]) -> None:
+    pycolmap = pytest.importorskip("pycolmap")
     for name, data in EXIF.items():
-        Image.fromarray(np.full((60, 80, 3), 90, np.uint8)).save(tmp_path / "photos" / name, exif=data)
-    colmap(
-        "feature_extractor",
-        database_path=tmp_path / "d.db",
-        image_path=tmp_path / "photos",
-        ImageReader__camera_model=settings.model,
-        SiftExtraction__use_gpu=0,
-    )
-    cameras = {number: row for number, *row in rows(tmp_path / "d.db", "cameras")}
-    for name, number in rows(tmp_path / "d.db", "images", "name, camera_id"):
-        model, width, height, params, prior = cameras[number]
-        camera = new_camera(read_image_camera(tmp_path / "photos" / name), settings)
-        assert (camera.model, camera.width, camera.height, camera.has_prior_focal) == (model, width, height, prior)
-        np.testing.assert_allclose(camera.params, blob(params), rtol=1e-6)
+        path = tmp_path / name
+        Image.new("RGB", size).save(path, exif=data)
+        options = pycolmap.ImageReaderOptions(camera_model=settings.model)
+        expected = pycolmap.infer_camera_from_image(path, options)
+        camera = new_camera(read_image_camera(path), settings)
+        assert (camera.model, camera.width, camera.height) == (int(expected.model), expected.width, expected.height)
+        assert camera.has_prior_focal == expected.has_prior_focal_length
+        np.testing.assert_allclose(camera.params, expected.params, rtol=1e-6)
+
+
+def test_a_35_mm_equivalent_is_related_to_the_diagonal(tmp_path: Path) -> None:
+    Image.new("L", (360, 240)).save(tmp_path / "a.jpg", exif=exif(film=50))
+    assert read_image_camera(tmp_path / "a.jpg").focal_length == pytest.approx(500, rel=1e-3)  # film of 36x24 mm
+    Image.new("L", (400, 300)).save(tmp_path / "a.jpg", exif=exif(film=50))
+    assert read_image_camera(tmp_path / "a.jpg").focal_length == pytest.approx(500 * 50 / 43.27, rel=1e-9)
 
 
 @pytest.mark.parametrize(("unit", "expected"), [(2, 8 * 3000 / 2000 / 25.4), (3, 8 * 3000 / 2000 / 10), (1, None)])

@@ -1,5 +1,6 @@
 """Cameras of COLMAP: models, parameters, and the focal length in the EXIF data of an image."""
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,7 +15,7 @@ from doap.folders.settings import Identity
 from doap.images.reading import open_image, stored_size
 
 DEFAULT_FOCAL = 1.2  # in units of the longer side, as COLMAP's
-FILM_WIDTH = 35.0  # mm, to which COLMAP relates "FocalLengthIn35mmFilm"
+FILM_DIAGONAL = 43.27  # mm, to which COLMAP 4 relates "FocalLengthIn35mmFilm"
 MILLIMETRES = {2: 25.4, 3: 10.0}  # per unit of EXIF's FocalPlaneResolutionUnit: inch, centimetre
 
 
@@ -156,7 +157,7 @@ def read_image_camera(path: Path) -> ImageCamera:
             exif = {}
         size = stored_size(image)
     device = " ".join(str(exif[tag]).strip("\0 ") for tag in (0x010F, 0x0110) if tag in exif)
-    return ImageCamera(size, _focal_length(exif, max(size)), device or None)
+    return ImageCamera(size, _focal_length(exif, size), device or None)
 
 
 def new_camera(image: ImageCamera, settings: CameraSettings) -> Camera:
@@ -193,16 +194,16 @@ def parse_params(text: str) -> tuple[float, ...]:
         raise DoapError(f"--camera-params {text}: must be numbers separated by commas") from error
 
 
-def _focal_length(exif: dict[int, Any], longest: int) -> float | None:
-    """Return the focal length in pixels by the rules of COLMAP, without its table of sensor widths."""
+def _focal_length(exif: dict[int, Any], size: tuple[int, int]) -> float | None:
+    """Return the focal length in pixels by the rules of COLMAP 4, without its table of sensor widths."""
     film = _number(exif, 0xA405)
     if film:
-        return film / FILM_WIDTH * longest
+        return film / FILM_DIAGONAL * math.hypot(*size)
     focal, pixels, per_unit = (_number(exif, tag) for tag in (0x920A, 0xA002, 0xA20E))
     unit = MILLIMETRES.get(int(_number(exif, 0xA210) or 0))
     if not (focal and pixels and per_unit and unit):
         return None
-    return focal / (pixels / per_unit * unit) * longest
+    return focal / (pixels / per_unit * unit) * max(size)
 
 
 def _number(exif: dict[int, Any], tag: int) -> float | None:
