@@ -129,6 +129,25 @@ def test_chunks_change_nothing(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> 
     assert extract_patches(photo, frames[:0], 32, 12).shape == (0, 32, 32)
 
 
+def test_large_patches_are_sampled_in_smaller_chunks(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames, counts = detect_dog(photo, 20), []
+    whole = extract_patches(photo, frames, 128, 12)
+    sample = Pyramid.sample
+
+    def count(pyramid: Pyramid, points: torch.Tensor, spacing: torch.Tensor) -> torch.Tensor:
+        counts.append(len(points))
+        return sample(pyramid, points, spacing)
+
+    monkeypatch.setattr(extraction, "is_exact", lambda: False)
+    monkeypatch.setattr(extraction, "CHUNK_SIZE", 20)
+    monkeypatch.setattr(Pyramid, "sample", count)
+    assert np.abs(extract_patches(photo, frames, 128, 12).astype(int) - whole).max() <= 1
+    assert set(counts) == {5}
+    counts.clear()
+    extract_patches(photo, frames, 64, 12)
+    assert counts == [20]
+
+
 def random_frames(count: int, shape: tuple[int, ...], scale: tuple[float, float]) -> Frames:
     """Return anisotropic frames in and around an image, with log-uniform scales."""
     random = np.random.default_rng(1)

@@ -25,6 +25,7 @@ from doap.types import Frames, Grey
 
 CHUNK_SIZE = 2048  # frames
 DEVICE_CHUNK_SIZE = 4096  # frames: about 1 GiB at 32 pixels; the time of a GPU is spent on the number of operations
+CHUNK_SIDE = 64  # pixels: of larger patches, fewer are sampled at once, in the same memory
 MIN_SIDE = 16  # pixels: levels with a shorter side are not halved
 MAX_COORDINATE = 1e6  # of frames, in pixels: far outside of any image, and exact enough for all arithmetic here
 
@@ -173,6 +174,7 @@ def extract_patch_tensor(pyramid: Pyramid, frames: Tensor, size: int, extent: fl
         return _extract_by_opencv(pyramid, frames, size, extent)
     patches = torch.empty(len(frames), size, size, dtype=torch.uint8, device=pyramid.device)
     step = CHUNK_SIZE if pyramid.device.type == "cpu" else DEVICE_CHUNK_SIZE
+    step = max(1, step * CHUNK_SIDE**2 // max(size, CHUNK_SIDE) ** 2)
     for start in range(0, len(frames), step):
         samples = pyramid.sample(*patch_points(frames[start : start + step], size, extent))
         patches[start : start + step] = to_bytes(average_samples(samples))

@@ -9,7 +9,7 @@ import torch
 from doap import DoapError, PatchSet
 from doap.datasets.build.splitting import TRAIN, VAL, split_scenes
 from doap.datasets.sets.scenes import find_scenes
-from doap.datasets.sets.united_set import MAX_SIZE, UnitedSet
+from doap.datasets.sets.united_set import READ_SIZES, UnitedSet
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import to_input
 
@@ -63,22 +63,24 @@ def test_patches_are_resized_as_a_networks_input() -> None:
         np.testing.assert_array_equal(taken[row], expected.numpy())
 
 
-@pytest.mark.parametrize(("sizes", "size"), [((64, 65), 64), ((51, 64), 64), ((51, 32), 51), ((65, 51), 64)])
+@pytest.mark.parametrize(
+    ("sizes", "size"),
+    [((64, 65), 64), ((51, 64), 64), ((51, 32), 51), ((65, 51), 64), ((128, 64), 128), ((64, 130), 128)],
+)
 def test_no_network_loses_pixels(sizes: tuple[int, int], size: int) -> None:
-    networks = [Architecture(), Architecture(network="tiny"), Architecture(transformer=True),
-                Architecture(network="cs-l2net", dimensions=256)]  # fmt: skip
-    assert max(build_network(network).input_size for network in networks) == MAX_SIZE
-    parts = [some_set(each, [0, 0, 1, 1]) for each in sizes]
-    union = UnitedSet(parts, ["a", "b"])
+    networks = [Architecture(surround=number) for number in (0, 1, 2)]
+    input_sizes = {build_network(network).input_size for network in networks}
+    assert sorted(input_sizes) == [32, *reversed(READ_SIZES)]
+    union = UnitedSet([some_set(each, [0, 0, 1, 1]) for each in sizes], ["a", "b"])
     assert union.size == size
-    assert all(min(part.size, MAX_SIZE) <= union.size for part in parts)
+    assert all(read <= union.size for read in input_sizes if read <= max(sizes))
 
 
 def test_parts_stay_on_disk(tmp_path: Path) -> None:
     SECOND.save(tmp_path / "second")
     opened = PatchSet.open(tmp_path / "second")
     union = UnitedSet([opened, FIRST], ["two", "one"])
-    assert UnitedSet([opened, some_set(65, [0, 0, 1, 1])], ["a", "b"]).size == MAX_SIZE
+    assert UnitedSet([opened, some_set(65, [0, 0, 1, 1])], ["a", "b"]).size == 64
     np.testing.assert_array_equal(union.take(range(6)), UNION.take(range(5, 11)))
     kept = UnitedSet([FIRST, some_set(64, [0, 0, 1, 1])], ["a", "b"])
     assert np.shares_memory(np.asarray(kept.shards[0]), np.asarray(FIRST.shards[0]))

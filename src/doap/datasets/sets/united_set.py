@@ -13,16 +13,16 @@ from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet, Pixels
 from doap.errors import DoapError
 
-MAX_SIZE = 64  # side of the largest patches that a network reads
+READ_SIZES = (128, 64)  # sides of the largest patches that networks read: those of three and of two extents
 
 
 class UnitedSet(PatchSet):
     """Union of patch sets; pixels are not copied, and are resized when they are read.
 
-    All patches have the size of the largest part, but at most `MAX_SIZE`: no network reads more pixels, so no network
-    loses any. Groups and sequences are renumbered, so that those of different parts differ. A sequence name that
-    occurs in several parts is prefixed by the name of its part. Overlaps are kept; labels and frames are not. The
-    extent is that of the part with the most patches, which a network trained on the union sees most often.
+    All patches have the size of the largest part, reduced to the next of `READ_SIZES` if it is larger. Groups and
+    sequences are renumbered, so that those of different parts differ. A sequence name that occurs in several parts is
+    prefixed by the name of its part. Overlaps are kept; labels and frames are not. The extent is that of the part with
+    the most patches, which a network trained on the union sees most often.
 
     Args:
         parts: Patch sets.
@@ -48,7 +48,8 @@ class UnitedSet(PatchSet):
             raise DoapError(f"the parts of a union need different names, not {', '.join(names)}")
         self.parts, self.part_names = list(parts), list(names)
         self.part_sequences: list[Ids] = [np.unique(part.sequences) for part in parts]
-        size = min(MAX_SIZE, max(part.size for part in parts))
+        largest = max(part.size for part in parts)
+        size = next((size for size in READ_SIZES if largest >= size), largest)
         shards = [shard if part.size == size else ResizedShard(shard, size) for part in parts for shard in part.shards]
         group_counts = [len(part.members_start) - 1 for part in parts]
         first_groups = np.cumsum([0, *group_counts[:-1]])
