@@ -165,7 +165,7 @@ def _progress(bar: ProgressBar, task: TaskID) -> Progress:
 
 
 def update_card(card: Card, best: dict[str, tuple[float, float]], pairs: int) -> Card:
-    """Return the card with new extents and the AP at these as its first figures.
+    """Return the card with new extents and the AP at these as its first figures; other detectors keep theirs.
 
     Args:
         card: Card of the model.
@@ -176,15 +176,23 @@ def update_card(card: Card, best: dict[str, tuple[float, float]], pairs: int) ->
         f"AP % on {pairs} validation pairs, {detector} at extent {extent:g}": ap
         for detector, (extent, ap) in best.items()
     }
-    others = {name: value for name, value in card.origin.figures.items() if not FIGURE.match(name)}
+    kept = {detector: extent for detector, extent in card.extents.items() if detector not in best}
+    others = {
+        name: value
+        for name, value in card.origin.figures.items()
+        if not FIGURE.match(name) or any(f", {detector} at extent" in name for detector in kept)
+    }
     origin = card.origin.model_copy(update={"figures": {**figures, **others}})
-    return card.model_copy(update={"extents": {d: extent for d, (extent, _) in best.items()}, "origin": origin})
+    return card.model_copy(update={"extents": {**{d: e for d, (e, _) in best.items()}, **kept}, "origin": origin})
 
 
 def measure_extents(
     names: Sequence[str], detectors: Sequence[str], pairs: Path, output: Path, keypoints: int, device: str
 ) -> None:
-    """Measure the extents of models and write them on their cards, with those of other detectors measured before."""
+    """Measure the extents of models and write them on their cards, with those of other detectors measured before.
+
+    A card keeps the extents of detectors without a measurement in the file.
+    """
     cards: list[Card] = []
     for name in names:
         card = find_card(name)

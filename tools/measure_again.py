@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from doap.cli.console import choose_device, step_bar
 from doap.errors import DoapError
@@ -21,6 +22,7 @@ from doap.evaluation.harness.benchmark import Benchmark
 from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.harness.result import Result, Score, read_result
 from doap.evaluation.hpatches.benchmark import HPatches
+from doap.evaluation.hpatches.task_data import TASKS
 from doap.evaluation.image_pairs.oxford import Oxford
 from doap.files import write_text
 from doap.networks import split_length
@@ -40,7 +42,7 @@ def repeated_benchmark(result: Result, root: Path, device: str) -> Benchmark:
     """
     settings, data = result.settings, root / result.settings["data"]
     if result.benchmark == "hpatches":
-        return HPatches(data, settings["split"], settings["tasks"], settings["seed"], device=device)
+        return HPatches(data, settings["split"], requested_tasks(settings), settings["seed"], device=device)
     if result.benchmark == "oxford":
         keypoints = None if settings["keypoints"] == "all" else settings["keypoints"]
         # The first results had one protocol, shape of frames and overlap error, and did not record them.
@@ -48,6 +50,12 @@ def repeated_benchmark(result: Result, root: Path, device: str) -> Benchmark:
         overlap_error = settings.get("overlap error")
         return Oxford(data, settings["detector"], common_extent(result), keypoints, protocol, overlap_error, frames)
     raise DoapError(f"results of {result.benchmark} cannot be measured again here, only those of hpatches and oxford")
+
+
+def requested_tasks(settings: dict[str, Any]) -> list[str]:
+    """Return the tasks that a result of HPatches was asked for: its own, and those that its data does not allow."""
+    left_out = {str(line).partition(":")[0] for line in settings.get("left out", [])}
+    return [task for task in TASKS if task in settings["tasks"] or task in left_out]
 
 
 def common_extent(result: Result) -> float | None:

@@ -31,7 +31,9 @@ def merge(older: Result, newer: Result) -> Result:
     for key in older.settings.keys() & newer.settings.keys() - {*PLACES}:
         if older.settings[key] != newer.settings[key]:
             raise DoapError(f"setting {key}: {older.settings[key]} and {newer.settings[key]} differ")
-    if older.comparisons and _image_pairs(older) != _image_pairs(newer):
+    # Not by its comparisons: a result of one descriptor has none.
+    has_pairs = any("pair" in row for row in older.scores)
+    if has_pairs and _image_pairs(older) != _image_pairs(newer):
         raise DoapError("the results are of different image pairs, or of the same in another order")
     replaced = {str(method["name"]) for method in newer.methods}
     scores = [row for row in older.scores if row["descriptor"] not in replaced] + newer.scores
@@ -40,7 +42,7 @@ def merge(older: Result, newer: Result) -> Result:
             "methods": [method for method in older.methods if method["name"] not in replaced] + newer.methods,
             "scores": scores,
             "curves": [curve for curve in older.curves if curve["descriptor"] not in replaced] + newer.curves,
-            "comparisons": compare_all(scores) if older.comparisons else [],
+            "comparisons": compare_all(scores) if has_pairs else [],
         }
     )
 

@@ -77,3 +77,12 @@ def test_a_sweep_of_version_0_1_is_read_with_the_names_of_now(tmp_path: Path) ->
     (tmp_path / "sweep.json").write_text(json.dumps(old))
     ((_, sweep),) = gather([tmp_path / "sweep.json"]).sweeps
     assert (sweep.over, sweep.rows) == ("batch_size", SWEEP["rows"])
+
+
+def test_a_measure_named_as_a_key_of_version_0_1_keeps_its_name(tmp_path: Path) -> None:
+    rows = [{"lr": 1, "matching": 50.0, "matching hpatches": 50.0}]
+    metric = {"label": "HPatches matching mAP %", "better": "more", "column": "matching"}
+    content = {"over": "lr", "tests": ["hpatches"], "metric": metric, "rows": rows}
+    (tmp_path / "sweep.json").write_text(json.dumps(content))
+    ((_, sweep),) = gather([tmp_path / "sweep.json"]).sweeps
+    assert sweep.rows == rows

@@ -187,6 +187,19 @@ def test_detectors_can_be_measured_one_after_the_other(weights_folder: Path, tmp
     assert len(read_result(tmp_path / "e.json").scores) == 4
 
 
+def test_a_card_keeps_the_extents_of_detectors_that_are_not_measured() -> None:
+    card = read_card(registry.WEIGHTS_FOLDER / f"{NAMES[0]}.safetensors")
+    card = card.model_copy(update={"extents": {}, "origin": card.origin.model_copy(update={"figures": {"else": 1.0}})})
+    both = extents.update_card(card, {"dog": (12.0, 50.0), "harris-affine": (6.0, 40.0)}, 157)
+    again = extents.update_card(both, {"dog": (8.5, 55.0)}, 144)
+    assert again.extents == {"dog": 8.5, "harris-affine": 6.0}
+    assert list(again.origin.figures.items()) == [
+        ("AP % on 144 validation pairs, dog at extent 8.5", 55.0),
+        ("AP % on 157 validation pairs, harris-affine at extent 6", 40.0),
+        ("else", 1.0),
+    ]
+
+
 @pytest.mark.parametrize("top", [3.0, 8.5, 12.0, 17.0, 24.0])
 def test_the_search_ends_at_the_maximum(top: float) -> None:
     curve: dict[float, float] = {}

@@ -8,7 +8,9 @@ import pytest
 import measure_again
 from doap.evaluation.harness.methods import open_methods
 from doap.evaluation.harness.result import Result, read_result
+from doap.evaluation.hpatches.benchmark import HPatches
 from doap.evaluation.image_pairs.oxford import Oxford
+from support.sets.small_official_sets import make_hpatches
 from support.sets.small_pairs import write_sequence
 
 MODEL = "doap-tiny-128"
@@ -67,6 +69,18 @@ def test_the_overlap_error_of_a_result_is_repeated(recorded: Path, tmp_path: Pat
     repeated = measure_again.repeated_benchmark(result.model_copy(update={"settings": other}), tmp_path, "cpu")
     assert isinstance(repeated, Oxford)
     assert repeated.overlap_error is None
+
+
+def test_a_result_without_tasks_that_its_data_does_not_allow_is_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_hpatches(tmp_path / "hpatches", ("i_one",))
+    result = HPatches(folder).evaluate(open_methods(["sift"]))
+    assert len(result.settings["left out"]) == 2
+    file = tmp_path / "recorded.json"
+    result.model_copy(update={"settings": {**result.settings, "data": "hpatches"}}).write_json(file)
+    measure_again.main(["sift", "--results", str(file), "--root", str(tmp_path), "--device", "cpu", "--check"])
+    assert capsys.readouterr().out == "recorded.json, sift: largest difference 0.00\n"
 
 
 def test_prefixes_that_a_result_has_are_measured_with_their_model() -> None:

@@ -43,10 +43,19 @@ def test_results_of_other_settings_are_refused() -> None:
 
 
 def test_results_of_other_image_pairs_are_refused(tmp_path: Path) -> None:
-    older = oxford("12", sift=60.0).model_copy(update={"comparisons": [{"measure": "AP"}]})
+    older = oxford("12", sift=60.0)
     newer = oxford("12", ours=74.0)
     for number, scores in enumerate((newer.scores[:1], [{**row, "sequence": "bark"} for row in newer.scores])):
         older.write_json(tmp_path / "older.json")
         newer.model_copy(update={"scores": scores}).write_json(tmp_path / f"{number}.json")
         with pytest.raises(SystemExit, match=r"^the results are of different image pairs, or "):
             merge_results.main([str(tmp_path / "older.json"), str(tmp_path / f"{number}.json")])
+
+
+def test_a_result_of_one_descriptor_is_compared_with_the_added_ones() -> None:
+    first, second = oxford("12", sift=60.0), oxford("12", ours=74.0)
+    for result in (first, second):
+        for row in result.scores:
+            row["ap"] = row.pop("AP")
+    (comparison,) = merge_results.merge(first, second).comparisons
+    assert (comparison["a"], comparison["b"], comparison["a - b"]) == ("sift", "ours", -14)

@@ -124,8 +124,9 @@ def _read_sweep(file: Path, content: dict[str, Any]) -> SweepFile:
         raise DoapError(f"{file}: not of a sweep ({'.'.join(map(str, first['loc']))}: {first['msg']})") from error
     if not sweep.rows:
         raise DoapError(f"{file}: a sweep without a run")
-    rows = [{RENAMED_KEYS.get(key, key): value for key, value in row.items()} for row in sweep.rows]
     over = RENAMED_KEYS.get(sweep.over, sweep.over)
+    # Only the key that varies is one of a recipe: a measure may have the name that such a key had.
+    rows = [{over if name == sweep.over else name: value for name, value in row.items()} for row in sweep.rows]
     return sweep.model_copy(update={"over": over, "rows": rows})
 
 

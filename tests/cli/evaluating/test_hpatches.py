@@ -47,6 +47,15 @@ def test_one_sequence_one_task(doap: Doap, data: Path) -> None:
     assert "Verification" not in shown
 
 
+def test_data_that_allows_no_task_is_one_line(doap: Doap, data: Path, tmp_path: Path) -> None:
+    call = ("eval", "hpatches", "sift", "--data", data / "i_one", "--tasks", "retrieval")
+    status, _, complaint = doap(*call, "--json", "hp.json", "--figure", "hp.png")
+    assert status == 1
+    reason = "retrieval: needs distractors of other sequences; give another folder or task"
+    assert complaint == f"doap: {data / 'i_one'}: {reason}\n"
+    assert not (tmp_path / "hp.json").exists()
+
+
 def test_nothing_is_exported_outside_the_output(doap: Doap, data: Path, tmp_path: Path) -> None:
     outside = str(tmp_path / "outside")
     open_dataset(data).save(tmp_path / "set")

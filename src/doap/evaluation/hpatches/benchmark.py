@@ -66,12 +66,14 @@ class HPatches:
             progress: Callback, called as `progress(step, done, total)`.
 
         Raises:
-            DoapError: If data or descriptors cannot be read, two descriptors have the same name, or a descriptor is
-                not finite.
+            DoapError: If data or descriptors cannot be read, the data allows none of the tasks, two descriptors have
+                the same name, or a descriptor is not finite.
         """
         describers = [*methods, *map(CsvDescriptors, self.descriptors)]
         _check_names([describer.name for describer in describers])
         data = self._open(progress)
+        if not data.tasks:
+            raise DoapError(f"{self.data}: {'; '.join(data.left_out)}; give another folder or task")
         scores: list[Score] = []
         for describer in describers:
             descriptors = describer.describe_patches(data.selection, partial(progress, f"describing, {describer.name}"))
