@@ -1,7 +1,10 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from doap.images.atlas import Atlas
 from doap.images.extraction import average_samples, extract_patches, patch_grid, pixel_spacing, to_bytes
@@ -62,3 +65,21 @@ def test_patches_of_tilted_planes_are_sampled_at_their_grid(photo: Grey, size: i
     expected = average_samples(atlas.sample(frames, grid, 12.0, spacing, indices))
     assert expected.std() > 20
     torch.testing.assert_close(patches, expected, rtol=0, atol=0.05)
+
+
+def test_patches_are_cut_in_chunks_of_bounded_size(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    atlas, frames = Atlas([photo]), torch.from_numpy(detect_dog(photo, 20))
+    tilts, visible, images = 0.1 * torch.ones(len(frames), 2), torch.ones(len(frames)), torch.zeros(len(frames)).long()
+    whole = atlas.cut(frames, tilts, visible, 16, 12.0, images)
+    sizes: list[int] = []
+    sample = Atlas.sample
+
+    def record(atlas: Atlas, frames: Tensor, *rest: Any) -> Tensor:
+        sizes.append(len(frames))
+        return sample(atlas, frames, *rest)
+
+    monkeypatch.setattr(Atlas, "sample", record)
+    monkeypatch.setattr("doap.images.atlas.atlas.CHUNK_PIXELS", 7 * 16**2)
+    assert torch.equal(atlas.cut(frames, tilts, visible, 16, 12.0, images), whole)
+    assert sizes == [7] * (len(frames) // 7) + [len(frames) % 7]
+    assert atlas.cut(frames[:0], tilts[:0], visible[:0], 16, 12.0, images[:0]).shape == (0, 16, 16)

@@ -18,6 +18,7 @@ from doap.images.extraction import Pyramid, average_samples, pixel_spacing, to_b
 from doap.images.jitter.views import MAX_TILT, tilted_grid
 from doap.types import Grey
 
+CHUNK_PIXELS = 2**18  # of patches that are cut at once by torch operations, in the caches of a CPU
 LAST_POSITION = 1e-3  # before the last pixel: an error of a thousandth of the difference of two pixels
 
 
@@ -90,7 +91,12 @@ class Atlas:
         """
         spacing = pixel_spacing(frames, size, extent) * visible
         if not uses_triton(frames):
-            return average_samples(self.sample(frames, tilted_grid(tilts, size, visible), extent, spacing, images))
+            count = max(1, CHUNK_PIXELS // size**2)
+            chunks = zip(
+                *(torch.split(values, count) for values in (frames, tilts, visible, spacing, images)), strict=True
+            )
+            grids = ((f, tilted_grid(t, size, v), extent, s, i) for f, t, v, s, i in chunks)
+            return torch.cat([average_samples(self.sample(*arguments)) for arguments in grids])
         level = self._levels(spacing, images)
         sides = self._width[images, level], self._height[images, level]
         patches: Tensor = import_module("doap.images.atlas.triton_cutting").cut(
