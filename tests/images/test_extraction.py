@@ -120,7 +120,7 @@ def test_patches_agree_with_kornias(photo: Grey) -> None:
 def test_chunks_change_nothing(photo: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = detect_dog(photo, 100)
     whole = extract_patches(photo, frames, 32, 12)
-    monkeypatch.setattr(opencv_extraction, "BLOCK", 7)
+    monkeypatch.setattr(opencv_extraction, "BLOCK_PIXELS", 7 * 32**2)
     np.testing.assert_array_equal(extract_patches(Pyramid(photo), frames, 32, 12), whole)
     monkeypatch.setattr(extraction, "is_exact", lambda: False)
     whole = extract_patches(photo, frames, 32, 12)

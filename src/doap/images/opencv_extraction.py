@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Plane = NDArray[np.float32]
 
 SUPERSAMPLING = 2  # samples per patch pixel along each axis
-BLOCK = 64  # patches whose samples are averaged at once: 1 MiB at 32 pixels
+BLOCK_PIXELS = 2**16  # of the patches whose samples are averaged at once: 1 MiB, which fits the caches
 STRIP = 256  # rows of a halved image that are filtered at once, which bounds the memory at full resolution
 
 _TAPS = np.array([1, 3, 3, 1], np.float32) / 8
@@ -57,9 +57,10 @@ def sample_patches(
     low, high = _covered_pixels(maps, sides, SUPERSAMPLING * size)
     # Relative to the covered pixels, positions keep their accuracy in float32, which OpenCV uses.
     local = np.concatenate([maps[:, :, :2], maps[:, :, 2:] - low[:, :, None]], 2)
+    count = max(1, BLOCK_PIXELS // size**2)
 
     def sample(start: int) -> None:
-        block = slice(start, start + BLOCK)
+        block = slice(start, start + count)
         regions = [
             planes[number][top:bottom, left:right]
             for number, (left, top), (right, bottom) in zip(
@@ -68,7 +69,7 @@ def sample_patches(
         ]
         _sample_block(regions, local[block], patches[block])
 
-    starts = range(0, len(maps), BLOCK)
+    starts = range(0, len(maps), count)
     workers = min(torch.get_num_threads(), cv2.getNumThreads(), len(starts))
     if workers > 1:
         with ThreadPoolExecutor(workers) as pool:  # OpenCV releases the interpreter lock
