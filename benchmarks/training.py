@@ -23,7 +23,7 @@ import torch
 
 from doap import PatchSet
 from doap.datasets.batches.sampling import GroupSampler
-from doap.networks.descriptor import to_input
+from doap.networks.descriptor import resize_patches
 from doap.objectives import AveragePrecisionLoss
 from doap.training.distributed import make_fabric, make_reproducible
 from doap.training.log import Status
@@ -82,7 +82,7 @@ def step_parts(data: PatchSet) -> Measured:
         trainer.network.train()
         batches = trainer.loader.batches(0)
         batch = next(batches)
-        inputs = to_input(batch.pixels, 32)
+        inputs = resize_patches(batch.pixels, 32)
         outputs = trainer.forward(inputs).float().detach().requires_grad_()
         parts = {
             "sampling": milliseconds(lambda: next(batches)),

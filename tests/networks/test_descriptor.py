@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from doap import describe_patches
-from doap.networks.descriptor import Descriptor, pack_bits, to_input
+from doap.networks.descriptor import Descriptor, pack_bits, resize_patches
 from doap.networks.l2net import L2Net
 from doap.types import Kind
 
@@ -30,7 +30,7 @@ def test_real_descriptors_are_unit_vectors_of_the_activations() -> None:
     vectors = describe_patches(PATCHES, real)
     assert vectors.dtype == np.float32
     with torch.no_grad():
-        activations = real.network(to_input(torch.from_numpy(PATCHES), 32)).numpy()
+        activations = real.network(resize_patches(torch.from_numpy(PATCHES), 32)).numpy()
     np.testing.assert_allclose(vectors, activations / np.linalg.norm(activations, axis=1, keepdims=True), atol=1e-6)
 
 
@@ -40,7 +40,7 @@ def test_binary_descriptors_are_the_signs_of_the_activations() -> None:
     assert vectors.dtype == np.uint8
     assert vectors.shape == (37, 2)
     with torch.no_grad():
-        activations = binary.network(to_input(torch.from_numpy(PATCHES), 32)).numpy()
+        activations = binary.network(resize_patches(torch.from_numpy(PATCHES), 32)).numpy()
     np.testing.assert_array_equal(np.unpackbits(vectors, axis=1), activations > 0)
 
 
@@ -82,7 +82,7 @@ def test_patches_may_be_read_only_or_flipped() -> None:
 
 def test_other_sizes_are_resized_without_aliasing() -> None:
     large = np.kron(PATCHES, np.ones((2, 2), np.uint8))
-    resized = to_input(torch.from_numpy(large), 32)
+    resized = resize_patches(torch.from_numpy(large), 32)
     # Halving filters with a triangle over 4 pixels; on doubled pixels this is [1 6 1] / 8.
     padded = np.pad(PATCHES.astype(float), ((0, 0), (1, 1), (1, 1)))
     rows = (padded[:, :-2] + 6 * padded[:, 1:-1] + padded[:, 2:]) / 8

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from doap.networks.architecture import Architecture, build_network
-from doap.networks.descriptor import Descriptor
+from doap.networks.descriptor import Descriptor, resize_patches, to_input
 from doap.networks.feature_maps import FeatureMapNetwork
 from doap.networks.inference import optimize_for_inference
 from doap.networks.int8 import calibrate, quantize
@@ -165,3 +165,31 @@ def test_true_is_one_larger_extent() -> None:
     assert architecture.model_dump_json() == Architecture(surround=1).model_dump_json()
     with pytest.raises(ValueError, match="less than or equal to 2"):
         Architecture(surround=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float64])
+def test_small_patches_are_padded_only_for_three_extents(dtype: torch.dtype) -> None:
+    three, two = L2Net(16, width=4, surroundings=2), L2Net(16, width=4, surroundings=1)
+    for side, is_padded in ((32, True), (64, True), (95, True), (96, False), (128, False), (200, False)):
+        patches = (torch.rand(3, side, side) * 255).to(dtype)
+        values = to_input(patches, three)
+        assert values.shape == (3, 1, 128, 128)
+        if not is_padded:
+            assert torch.equal(values, resize_patches(patches, 128))
+            continue
+        inner = resize_patches(patches, 64)
+        assert torch.equal(values[:, :, 32:96, 32:96], inner)
+        border = torch.ones(128, 128, dtype=torch.bool)
+        border[32:96, 32:96] = False
+        assert torch.equal(values[:, 0, border], inner.mean((2, 3)).expand(-1, 128**2 - 64**2))
+        assert torch.equal(to_input(patches, two), inner)
+
+
+def test_a_model_describes_small_patches_as_padded_ones() -> None:
+    network = build(Architecture(width=4, dimensions=16, surround=2))
+    model = Descriptor(network, "real", 48.0, "three")
+    patches = (torch.rand(6, 65, 65) * 255).round().to(torch.uint8)
+    expected = F.normalize(network(to_input(patches, network)), dim=1)
+    torch.testing.assert_close(model(patches), expected)
+    torch.testing.assert_close(optimize_for_inference(model, torch.float32)(patches), expected, atol=1e-5, rtol=0)
+    assert (model(patches) - F.normalize(network(resize_patches(patches, 128)), dim=1)).abs().max() > 0.01

@@ -12,7 +12,7 @@ from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler
 from doap.datasets.batches.source_sampling import SourceSampler
 from doap.datasets.sets.groups import Ids
 from doap.images.jitter.views import UNCHANGED, JitterFactors
-from doap.training.batches import BatchLoader, make_sampler
+from doap.training.batches import BatchLoader, TeacherInput, make_sampler
 from doap.training.data_cache import Data, DataCache
 from doap.training.recipe import Recipe
 from doap.types import Progress, no_progress
@@ -170,6 +170,48 @@ def test_ranks_zoom_whole_groups(frames: FrameSet) -> None:
         assert torch.equal(batch.groups, one.groups[batch.rows])
         assert len(zooms) == len(batch.groups)
         assert all(len(set(zooms[batch.groups.numpy() == g].tolist())) == 1 for g in np.unique(batch.groups))
+
+
+def is_padded(pixels: torch.Tensor) -> torch.Tensor:
+    """Return whether the border of each patch has the mean grey value of its centre."""
+    side = pixels.shape[1]
+    inner = slice(side // 4, side - side // 4)
+    centre_means = pixels[:, inner, inner].double().mean((1, 2)).round()
+    outside = torch.ones(side, side, dtype=torch.bool)
+    outside[inner, inner] = False
+    return (pixels[:, outside] == centre_means[:, None]).all(1)
+
+
+@pytest.mark.parametrize("set_name", ["frames", "patches"])
+def test_a_share_of_the_groups_is_padded_but_not_what_a_teacher_reads(
+    set_name: str, request: pytest.FixtureRequest
+) -> None:
+    data = request.getfixturevalue(set_name)
+    recipe = Recipe(batch_size=120, views_per_group=4, surround=2, padding=0.3, augment=True, seed=2)
+    teacher = TeacherInput(32, recipe.extent or data.extent)
+    padded_groups, groups = 0, 0
+    unpadded = recipe.model_copy(update={"padding": 0.0})
+    loader, plain = (BatchLoader(data, r, "cpu", 32, teachers=[teacher]) for r in (recipe, unpadded))
+    for epoch in range(8):
+        for batch, expected in zip(loader.batches(epoch), plain.batches(epoch), strict=True):
+            padded = is_padded(batch.pixels)
+            assert torch.equal(batch.pixels[~padded], expected.pixels[~padded])
+            assert torch.equal(batch.pixels[:, 8:24, 8:24], expected.pixels[:, 8:24, 8:24])
+            assert torch.equal(batch.teacher_pixels[0], expected.pixels)
+            for group in batch.groups.unique():
+                (one,) = set(padded[batch.groups == group].tolist())
+                padded_groups, groups = padded_groups + one, groups + 1
+    assert groups >= 200
+    assert abs(padded_groups / groups - 0.3) < 4 * (0.21 / groups) ** 0.5
+    if set_name == "patches":  # jittered by each rank on its own, frames differ
+        whole = next(BatchLoader(data, recipe, "cpu", 32).batches(0))
+        parts = [next(BatchLoader(data, recipe, "cpu", 32, rank=rank, ranks=2).batches(0)) for rank in range(2)]
+        assert torch.equal(torch.cat([part.pixels for part in parts]), whole.pixels)
+
+
+def test_padding_is_for_three_extents() -> None:
+    with pytest.raises(ValueError, match="padding needs surround=2"):
+        Recipe(padding=0.5, surround=1)
 
 
 @pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5", "extent=24.0", "blur=2.0", "compression=0.5"])

@@ -70,5 +70,5 @@ def untrained_descriptor(name: str, recipe: Recipe, patches: PatchSet) -> Descri
             module.momentum = 1.0
     with torch.no_grad():
         sample = np.random.default_rng(recipe.seed).choice(len(patches), recipe.batch_size, replace=False)
-        network(to_input(torch.from_numpy(patches.take(sample)), network.input_size))
+        network(to_input(torch.from_numpy(patches.take(sample)), network))
     return Descriptor(network.eval(), recipe.kind, patches.extent, f"{name} untrained")

@@ -134,7 +134,7 @@ class Descriptor(nn.Module):
         Raises:
             ValueError: If the patches have another shape or type.
         """
-        activations: Tensor = self.network(to_input(patches, self.input_size))
+        activations: Tensor = self.network(to_input(patches, self.network))
         if self.kind == "binary":
             return pack_bits(activations > 0)
         return F.normalize(activations.to(torch.promote_types(activations.dtype, torch.float32)), dim=1)
@@ -172,23 +172,45 @@ def check_patches(patches: Tensor | NDArray[Any]) -> None:
         raise ValueError(f"patches must be uint8 or floating-point, not {patches.dtype}")
 
 
-def to_input(patches: Tensor, size: int) -> Tensor:
+def to_input(patches: Tensor, network: PatchNetwork) -> Tensor:
     """Convert patches to the input of a network.
+
+    Patches are resized. A network of three extents takes patches of less than 3/4 of its input size for patches without
+    the outermost surroundings: they are resized to half of the input size and padded, see `pad_patches`.
 
     Args:
         patches: (N, S, S) or (N, 1, S, S), uint8 or floating-point.
-        size: Side in pixels of the patches that the network reads.
+        network: Network that reads them.
 
     Returns:
         (N, 1, size, size) float32, or float64 of float64 patches.
     """
     check_patches(patches)
+    if network.surroundings > 1 and 4 * patches.shape[-1] < 3 * network.input_size:
+        return pad_patches(resize_patches(patches, network.input_size // 2))
+    return resize_patches(patches, network.input_size)
+
+
+def resize_patches(patches: Tensor, size: int) -> Tensor:
+    """Return (N, 1, size, size) float32 or float64 patches of (N, S, S) or (N, 1, S, S) uint8 or float patches."""
     values = patches.to(torch.float64 if patches.dtype == torch.float64 else torch.float32)
     if patches.ndim == 3:
         values = values[:, None]
     if patches.shape[-1] == size:
         return values
     return F.interpolate(values, (size, size), mode="bilinear", antialias=True)
+
+
+def pad_patches(patches: Tensor) -> Tensor:
+    """Return (N, 1, 2S, 2S) patches with (N, 1, S, S) patches in their middle, and the mean of each around it.
+
+    `doap.datasets.batches.augmentation.hide_border` makes such patches for the training.
+    """
+    size = patches.shape[-1]
+    padded = patches.mean((2, 3), keepdim=True).repeat(1, 1, 2 * size, 2 * size)
+    inner = slice(size // 2, size // 2 + size)
+    padded[:, :, inner, inner] = patches
+    return padded
 
 
 def pack_bits(bits: Tensor) -> Tensor:

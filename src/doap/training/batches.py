@@ -8,7 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from doap.datasets.batches.augmentation import flip_and_rotate, sample_symmetries, sample_zooms
+from doap.datasets.batches.augmentation import (
+    flip_and_rotate,
+    hide_border,
+    sample_padded,
+    sample_symmetries,
+    sample_zooms,
+)
 from doap.datasets.batches.overlap_tables import OverlapTables
 from doap.datasets.batches.pool_sampling import PoolSampler, SequencePairSampler
 from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler, Sampler, shard_batch
@@ -150,6 +156,8 @@ class BatchLoader:
         dropout_seed = _combine_seeds(recipe.seed, *position, *(own_rank if recipe.chunk else ()))
         ignore = self._ignore(indices, rows)
         teacher_pixels = tuple(pixels if own is None else own for own in of_teachers)
+        if recipe.padding:
+            pixels = hide_border(pixels, sample_padded(labels, recipe.padding, random)[rows])
         return PatchBatch(pixels, labels[rows], ignore, rows, len(indices), dropout_seed, teacher_pixels)
 
     def _take_for_teachers(self, indices: Ids, state: Tensor, zooms: Tensor | None) -> list[Tensor | None]:

@@ -95,6 +95,12 @@ class Recipe(Architecture):
     zoom: float = Field(
         default=0.0, ge=0, le=4, description="largest zoom in octaves, sampled per group; frame sets only"
     )
+    padding: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the groups whose patches show half the extent, padded with their mean; surround=2 only",
+    )
     jitter: float = Field(default=1.0, ge=0, le=4, description="factor on the geometric jitter; frame sets only")
     blur: float = Field(default=1.0, ge=0, le=4, description="factor on the maximum blur; frame sets only")
     compression: float = Field(
@@ -178,6 +184,8 @@ class Recipe(Architecture):
             raise ValueError("mining_clusters and mining_percentile need label_mining=true")
         if self.kind == "binary" and self.dimensions % 8:
             raise ValueError(f"binary descriptors need dimensions that are a multiple of 8, not {self.dimensions}")
+        if self.padding and self.surround != 2:
+            raise ValueError("padding needs surround=2: networks of fewer extents pad no patches")
         if self.teacher == []:
             raise ValueError("teacher must name at least one model, or be null")
         self._check_prefixes()

@@ -74,7 +74,7 @@ class Teacher:
         """Return the raw activations, (m, D), of a model."""
         chunks = torch.split(pixels, inference_batch_size(model.network, pixels.device))
         with self._fabric.autocast():
-            outputs = torch.cat([model.network(to_input(chunk, model.input_size)) for chunk in chunks])
+            outputs = torch.cat([model.network(to_input(chunk, model.network)) for chunk in chunks])
         return outputs.float()
 
 

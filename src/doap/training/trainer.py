@@ -294,7 +294,7 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = lr / group["lr_divisor"]
         self.optimiser.zero_grad()
-        inputs = to_input(batch.pixels, self.network.input_size)
+        inputs = to_input(batch.pixels, self.network)
         if self.recipe.chunk and len(inputs) > self.recipe.chunk:
             chunks = torch.tensor_split(inputs, -(-len(inputs) // self.recipe.chunk))  # of about equal size
             loss = backward_in_chunks(self.forward, chunks, lambda outputs: self._loss(outputs, batch))

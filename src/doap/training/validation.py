@@ -127,7 +127,7 @@ class Validation:
         return float(values[values.isfinite()].mean())
 
     def _precisions(self, network: PatchNetwork, batch: PatchBatch) -> Tensor:
-        pixels = to_input(batch.pixels, network.input_size)
+        pixels = to_input(batch.pixels, network)
         outputs = torch.cat([network(chunk).float() for chunk in torch.split(pixels, CHUNK_SIZE)])
         if outputs.device.type != "cuda":  # Apple's GPUs have no float64
             outputs = outputs.cpu()

@@ -7,15 +7,16 @@ import torch.nn.functional as F
 from onnx import TensorProto, checker, helper
 from onnxruntime import InferenceSession
 
-from doap.bridges.onnx.patch_nodes import add_descriptors, add_resize
-from doap.networks.descriptor import pack_bits
+from doap.bridges.onnx.patch_nodes import add_descriptors, add_input
+from doap.networks.descriptor import pack_bits, to_input
 from doap.networks.int8.graph_builder import GraphBuilder
+from doap.networks.l2net import L2Net
 from doap.types import Grey, Kind
 
 
-def open_resize(size: int) -> InferenceSession:
+def open_input(size: int, surroundings: int = 0) -> InferenceSession:
     graph = GraphBuilder()
-    values = add_resize(graph, "patches", size)
+    values = add_input(graph, "patches", size, surroundings)
     inputs = [helper.make_tensor_value_info("patches", TensorProto.UINT8, ["N", "H", "W"])]
     outputs = [helper.make_tensor_value_info(values, TensorProto.FLOAT, ["N", size, size])]
     model = graph.build("resize", inputs, outputs)
@@ -34,7 +35,7 @@ def open_descriptors(kind: Kind, dimensions: int) -> InferenceSession:
 
 @pytest.mark.parametrize("size", [32, 42])
 def test_resizing_is_that_of_torch(size: int, photo: Grey) -> None:
-    session = open_resize(size)
+    session = open_input(size)
     for height, width in ((1, 1), (7, 7), (32, 32), (42, 42), (65, 65), (200, 200), (20, 90)):
         patches = np.stack([photo[row : row + height, row : row + width] for row in range(5)])
         (resized,) = session.run(None, {"patches": patches})
@@ -44,6 +45,19 @@ def test_resizing_is_that_of_torch(size: int, photo: Grey) -> None:
     patches = np.ascontiguousarray(photo[:size, :size])[None]
     np.testing.assert_array_equal(session.run(None, {"patches": patches})[0], patches)  # exactly
     assert session.run(None, {"patches": np.zeros((0, 50, 50), np.uint8)})[0].shape == (0, size, size)
+
+
+def test_small_patches_are_padded_for_a_network_of_three_extents(photo: Grey) -> None:
+    session = open_input(128, surroundings=2)
+    network = L2Net(16, width=8, surroundings=2)
+    for side in (1, 20, 64, 65, 95, 96, 128, 200):
+        patches = np.stack([photo[row : row + side, row : row + side] for row in range(5)])
+        (values,) = session.run(None, {"patches": patches})
+        np.testing.assert_allclose(values, to_input(torch.from_numpy(patches), network)[:, 0].numpy(), atol=2e-4)
+    patches = np.ascontiguousarray(photo[:128, :128])[None]
+    np.testing.assert_array_equal(session.run(None, {"patches": patches})[0], patches)  # exactly
+    for side in (64, 128):
+        assert session.run(None, {"patches": np.zeros((0, side, side), np.uint8)})[0].shape == (0, 128, 128)
 
 
 def test_vectors_have_unit_length_and_a_zero_vector_stays() -> None:

@@ -11,7 +11,7 @@ from doap.datasets.build.splitting import TRAIN, VAL, split_scenes
 from doap.datasets.sets.scenes import find_scenes
 from doap.datasets.sets.united_set import READ_SIZES, UnitedSet
 from doap.networks.architecture import Architecture, build_network
-from doap.networks.descriptor import to_input
+from doap.networks.descriptor import resize_patches
 
 
 def some_set(size: int, groups: list[int], seed: int = 0, **options: object) -> PatchSet:
@@ -59,7 +59,7 @@ def test_patches_are_resized_as_a_networks_input() -> None:
     assert (str(taken.dtype), taken.shape) == ("uint8", (5, 64, 64))
     for row, index in enumerate(order):
         part, own = (FIRST, index) if index < 5 else (SECOND, index - 5)
-        expected = to_input(torch.from_numpy(part.take([own])), 64)[0, 0].round().to(torch.uint8)
+        expected = resize_patches(torch.from_numpy(part.take([own])), 64)[0, 0].round().to(torch.uint8)
         np.testing.assert_array_equal(taken[row], expected.numpy())
 
 

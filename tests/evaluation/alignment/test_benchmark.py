@@ -12,7 +12,7 @@ from doap.evaluation.alignment.figure import draw_alignment
 from doap.images.extraction import extract_patches
 from doap.images.frames import detect_dog
 from doap.networks.architecture import Architecture, build_network
-from doap.networks.descriptor import Descriptor, to_input
+from doap.networks.descriptor import Descriptor, resize_patches
 from doap.networks.spatial_transformer import Padding, TransformedNetwork
 from doap.types import Grey
 from support.figures import record_figures
@@ -75,7 +75,7 @@ def test_groups_are_aligned_by_the_models_transformer(model: Descriptor, patch_s
     transformer = transformer_of(model)
     for group in actual.groups[:5]:
         here = np.flatnonzero(patch_set.groups == group.number)
-        read = to_input(torch.from_numpy(patch_set.take(here)), 42)[:, 0].round().clamp(0, 255)
+        read = resize_patches(torch.from_numpy(patch_set.take(here)), 42)[:, 0].round().clamp(0, 255)
         inputs = {patch.numpy().astype(np.uint8).tobytes() for patch in read}
         assert {patch.tobytes() for patch in group.originals} <= inputs
         assert group.sequence == ("even", "odd")[group.number % 2]

@@ -8,7 +8,7 @@ from onnx import TensorProto, ValueInfoProto, checker, helper, load_from_string
 
 from doap.bridges.onnx.cutter_nodes import add_cutter
 from doap.bridges.onnx.network_graph import add_network, add_quantized_network
-from doap.bridges.onnx.patch_nodes import add_descriptors, add_resize
+from doap.bridges.onnx.patch_nodes import add_descriptors, add_input
 from doap.choices import ExportPrecision
 from doap.networks.descriptor import Descriptor
 from doap.networks.int8.graph_builder import GraphBuilder
@@ -45,7 +45,7 @@ def build_onnx(
         DoapError: If the model has no int8 form.
     """
     graph = GraphBuilder()
-    inputs, patches = _add_patches(graph, extent, model.input_size)
+    inputs, patches = _add_patches(graph, extent, model)
     if precision in INT8_OPERANDS:
         activations = add_quantized_network(graph, model, ranges, INT8_OPERANDS[precision], patches)
     else:
@@ -73,13 +73,13 @@ def is_exported_onnx(path: Path) -> bool:
     return bool(model.producer_name == PRODUCER)
 
 
-def _add_patches(graph: GraphBuilder, extent: float | None, size: int) -> tuple[list[ValueInfoProto], str]:
-    """Add the extraction or the resizing of patches; return the inputs of the graph and the name of the patches."""
+def _add_patches(graph: GraphBuilder, extent: float | None, model: Descriptor) -> tuple[list[ValueInfoProto], str]:
+    """Add the extraction or the conversion of patches; return the inputs of the graph and the name of the patches."""
     if extent is None:
         inputs = [helper.make_tensor_value_info("patches", TensorProto.UINT8, ["N", "H", "W"])]
-        return inputs, add_resize(graph, "patches", size)
+        return inputs, add_input(graph, "patches", model.input_size, model.network.surroundings)
     inputs = [
         helper.make_tensor_value_info("image", TensorProto.UINT8, ["H", "W"]),
         helper.make_tensor_value_info("frames", TensorProto.FLOAT, ["N", 2, 3]),
     ]
-    return inputs, add_cutter(graph, "image", "frames", size, extent)
+    return inputs, add_cutter(graph, "image", "frames", model.input_size, extent)

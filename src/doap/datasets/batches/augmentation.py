@@ -1,4 +1,4 @@
-"""Augmentation on the device: one flip, quarter turn and zoom per group, shared by all patches of the group."""
+"""Augmentation on the device: one flip, quarter turn, zoom and padding per group, shared by all its patches."""
 
 from functools import cache
 
@@ -51,6 +51,41 @@ def flip_and_rotate(patches: Tensor, symmetries: Tensor) -> Tensor:
     """
     pixels = _source_pixels(patches.shape[-1], patches.device)[symmetries]
     return patches.flatten(1).gather(1, pixels).view(patches.shape)
+
+
+def sample_padded(groups: Tensor, share: float, random: torch.Generator) -> Tensor:
+    """Sample the groups whose patches are padded.
+
+    Args:
+        groups: (M,) integer group of each patch, as in `sample_symmetries`.
+        share: Probability of each group.
+        random: Generator on the device of the result.
+
+    Returns:
+        (M,) bool, whether each patch is padded.
+    """
+    sampled = torch.rand(len(groups), generator=random, device=random.device) < share
+    return sampled[_group_ranks(groups, random.device)]
+
+
+def hide_border(patches: Tensor, hidden: Tensor) -> Tensor:
+    """Replace what is around the centre of some patches by the mean grey value of the centre.
+
+    Such a patch looks as one of half the size that `doap.networks.descriptor.pad_patches` pads.
+
+    Args:
+        patches: (M, S, S) uint8, S a multiple of 4; the centre is S / 2 on each side.
+        hidden: (M,) bool, on the device of the patches.
+
+    Returns:
+        New patches of the same shape and type.
+    """
+    side = patches.shape[-1]
+    inner = slice(side // 4, side - side // 4)
+    means = patches[:, inner, inner].float().mean((1, 2)).round().to(patches.dtype)
+    is_border = torch.ones(side, side, dtype=torch.bool, device=patches.device)
+    is_border[inner, inner] = False
+    return torch.where(is_border & hidden[:, None, None], means[:, None, None], patches)
 
 
 def _group_ranks(groups: Tensor, device: torch.device) -> Tensor:

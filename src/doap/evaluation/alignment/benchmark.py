@@ -13,7 +13,7 @@ from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
 from doap.images.extraction import to_bytes
-from doap.networks.descriptor import Descriptor, to_input
+from doap.networks.descriptor import Descriptor, resize_patches
 from doap.networks.network import normalise
 from doap.networks.spatial_transformer import SpatialTransformer, TransformedNetwork, resample
 from doap.types import StepProgress, no_step_progress
@@ -117,7 +117,9 @@ def align(
         pixels = torch.from_numpy(data.take(indices)).to(device)
     splits = np.cumsum([len(group) for group in members])[:-1].tolist()
     groups, versions = [], []
-    for group, patches in zip(members, torch.tensor_split(to_input(pixels, model.input_size), splits), strict=True):
+    for group, patches in zip(
+        members, torch.tensor_split(resize_patches(pixels, model.input_size), splits), strict=True
+    ):
         rendered = _align_group(*transformers, patches)
         originals, _, aligned, zeros = (to_bytes(version[:, 0]).cpu().numpy() for version in rendered)
         first = int(group[0])

@@ -38,7 +38,7 @@ def calibrate(model: Descriptor, patches: NDArray[np.uint8]) -> list[float]:
     samples: list[list[Tensor]] = []
     with torch.inference_mode():
         for batch in torch.split(torch.from_numpy(np.ascontiguousarray(patches)), BATCH):
-            inputs = layer_inputs(model, to_input(batch, model.input_size))
+            inputs = layer_inputs(model, to_input(batch, model.network))
             samples.append([_sample(values, MAX_VALUES * len(batch) // len(patches)) for values in inputs])
     return [best_range(torch.cat(values).numpy()) for values in zip(*samples, strict=True)]
 
