@@ -27,7 +27,7 @@ from doap.networks.descriptor import resize_patches
 from doap.objectives import AveragePrecisionLoss
 from doap.training.distributed import make_fabric, make_reproducible
 from doap.training.log import Status
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.trainer import Trainer, train
 from machine import write_result
 

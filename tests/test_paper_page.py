@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from doap.experiments.reproduce.targets import paper_targets
-from doap.training.recipe import Recipe, list_recipes
+from doap.training.recipes.reading import list_recipes
+from doap.training.recipes.recipe import Recipe
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ from doap.networks import registry
 from doap.networks.card import Card, DataSource, Origin, read_card, write_card
 from doap.networks.registry import load
 from doap.training.log import read_validation
-from doap.training.recipe import read_recorded_recipe
+from doap.training.recipes.reading import read_recorded_recipe
 from doap.training.run_folder import WEIGHTS, is_complete, read_run
 
 LICENCE = "Apache-2.0"

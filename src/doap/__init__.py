@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from doap.networks.descriptor import Descriptor, describe_patches
     from doap.networks.registry import list_models, load, save
     from doap.objectives import AveragePrecisionLoss
-    from doap.training.recipe import Recipe, list_recipes, read_recipe
+    from doap.training.recipes.reading import list_recipes, read_recipe
+    from doap.training.recipes.recipe import Recipe
     from doap.training.trainer import train
 
 _MODULES = {
@@ -64,9 +65,9 @@ _MODULES = {
     "PatchSet": "doap.datasets.sets.patch_set",
     "FrameSet": "doap.datasets.sets.frame_set",
     "AveragePrecisionLoss": "doap.objectives",
-    "Recipe": "doap.training.recipe",
-    "list_recipes": "doap.training.recipe",
-    "read_recipe": "doap.training.recipe",
+    "Recipe": "doap.training.recipes.recipe",
+    "list_recipes": "doap.training.recipes.reading",
+    "read_recipe": "doap.training.recipes.reading",
     "train": "doap.training.trainer",
     # Evaluating: data, methods and a metric to a result.
     "BENCHMARKS": "doap.evaluation.registry",

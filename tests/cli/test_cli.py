@@ -272,7 +272,7 @@ def test_a_lack_of_memory_is_one_line(doap: Doap, monkeypatch: pytest.MonkeyPatc
     def allocate(*_: object) -> None:
         bytearray(1 << 62)
 
-    monkeypatch.setattr("doap.training.recipe.read_recipe", allocate)
+    monkeypatch.setattr("doap.training.recipes.reading.read_recipe", allocate)
     code, _, error = doap("train", "photos-real", "--data", "set", "-o", "run")
     assert code == 1
     assert error.startswith("doap: not enough memory; ")

@@ -115,7 +115,7 @@ def test_several_lengths_are_compared_like_several_models(tmp_path: Path) -> Non
 
 
 def test_a_student_learns_from_a_prefix_by_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from doap.training.recipe import read_recipe
+    from doap.training.recipes.reading import read_recipe
 
     monkeypatch.chdir(tmp_path)
     nested_copy("doap-tiny-128", Path(), [64])

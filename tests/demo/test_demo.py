@@ -23,7 +23,7 @@ from doap.evaluation.image_pairs.warped import score_warped
 from doap.features import ModelDescriber
 from doap.networks.inference import optimize_for_inference
 from doap.training.log import Status, StatusCallback
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 
 SHIPPED = "doap-tiny-128"
 EARLIER = "checkpoint.safetensors"

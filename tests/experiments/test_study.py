@@ -17,7 +17,8 @@ from doap.locking import only_writer
 from doap.training import trainer, validation
 from doap.training.log import Status
 from doap.training.objective import make_objective
-from doap.training.recipe import RENAMED_KEYS, Recipe
+from doap.training.recipes.reading import RENAMED_KEYS
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import DataSpec
 from doap.training.trainer import train
 from doap.training.validation import CommonValidation, Validation

@@ -5,7 +5,7 @@ import pytest
 
 from doap import DoapError
 from doap.experiments.study_plan import folder_name, list_studies, read_study
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 
 FILE = """
 recipe: frames-real

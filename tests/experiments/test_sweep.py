@@ -14,7 +14,7 @@ from doap.experiments.sweep import check_same_scenes, evaluate_on_val, plan_swee
 from doap.training import trainer
 from doap.training.data_cache import split_val
 from doap.training.log import Status, read_validation
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 from doap.training.run_folder import DataSpec
 from doap.training.trainer import train
 from support.trainings import SMALL

@@ -17,7 +17,8 @@ from doap.networks.residual import Residual
 from doap.networks.small.tiny import Tiny
 from doap.networks.small.windows import Windows
 from doap.networks.spatial_transformer import TransformedNetwork
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.recipes.reading import read_recipe
+from doap.training.recipes.recipe import Recipe
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 import result_tables
 from doap.experiments.study_plan import folder_name, read_study
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 
 ROOT = Path(__file__).parents[2]
 

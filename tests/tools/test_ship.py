@@ -12,7 +12,7 @@ import ship
 from doap.networks import registry
 from doap.networks.card import read_card
 from doap.training.log import read_validation
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import DataSpec
 from doap.training.trainer import train
 from support.sets.small_frame_set import small_frame_set

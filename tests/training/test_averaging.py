@@ -13,7 +13,7 @@ from doap.training.averaging import MovingAverage
 from doap.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from doap.training.log import Status, read_losses, read_validation
 from doap.training.objective import make_objective
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.trainer import train
 from doap.training.validation import Validation
 from support.trainings import L2NET, SMALL, same_files, stop_after

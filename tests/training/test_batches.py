@@ -14,7 +14,7 @@ from doap.datasets.sets.groups import Ids
 from doap.images.jitter.views import UNCHANGED, JitterFactors
 from doap.training.batches import BatchLoader, TeacherInput, make_sampler
 from doap.training.data_cache import Data, DataCache
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.types import Progress, no_progress
 from support.trainings import noisy_patches
 

@@ -26,7 +26,7 @@ import os, pathlib, signal, sys
 import lightning.fabric
 from doap import PatchSet
 from doap.training import trainer, checkpoint
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 
 trainer.CHECKPOINT_SECONDS = 0
 whole = checkpoint.save_file

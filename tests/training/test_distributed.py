@@ -12,7 +12,7 @@ from torch import Tensor
 from doap import PatchSet, load
 from doap.training.distributed import is_rank_zero, launcher_processes
 from doap.training.log import read_losses
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.trainer import train
 
 
@@ -45,7 +45,7 @@ TRAIN_ALL = """
 import sys
 from pathlib import Path
 from doap import PatchSet
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 from doap.training.trainer import train
 
 for path in sorted(Path().glob("*.yaml")):

@@ -12,7 +12,7 @@ from doap.datasets.batches.sequence_tables import SequenceTables
 from doap.datasets.sets.groups import GroupedSet
 from doap.training.log import read_losses, read_validation
 from doap.training.objective import BASELINES, make_objective
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.trainer import train
 from support.trainings import SMALL
 

@@ -15,7 +15,8 @@ from doap.locking import only_writer
 from doap.training import trainer
 from doap.training.curves import draw_run
 from doap.training.log import Status
-from doap.training.recipe import RENAMED_KEYS, Recipe
+from doap.training.recipes.reading import RENAMED_KEYS
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import (
     DataSpec,
     check_run,

@@ -12,7 +12,7 @@ from doap.bridges.onnx import export_model
 from doap.evaluation.harness.methods import open_methods
 from doap.networks.l2net import L2Net
 from doap.networks.network import StackExtents, normalise
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 from doap.training.trainer import train
 from doap.types import Grey
 

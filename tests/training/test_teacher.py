@@ -15,7 +15,7 @@ from doap.training import trainer
 from doap.training.batches import BatchLoader
 from doap.training.distributed import make_fabric
 from doap.training.log import read_losses
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 from doap.training.teacher import Teacher
 from doap.training.trainer import train
 from doap.types import Kind

@@ -20,7 +20,7 @@ from doap.training import trainer
 from doap.training.batches import BatchLoader
 from doap.training.log import Status, read_losses
 from doap.training.objective import make_objective
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import MINED, DataSpec
 from doap.training.trainer import Trainer, train
 from doap.types import Grey

@@ -20,7 +20,7 @@ from doap.features import FrameDescriber, ModelDescriber
 from doap.images.extraction import extract_patches
 from doap.networks.baselines.sift import Sift
 from doap.networks.descriptor import Descriptor
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.types import StepProgress, no_step_progress
 
 KEYPOINTS = 600

@@ -14,7 +14,7 @@ from doap.images.frames import detect_dog
 from doap.networks.architecture import build_network
 from doap.networks.descriptor import Descriptor, to_input
 from doap.training.log import Status
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import DataSpec
 from doap.training.trainer import train
 from doap.types import Progress, no_progress

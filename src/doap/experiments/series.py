@@ -18,7 +18,8 @@ from doap.networks.registry import load
 from doap.parsing.json_files import read_json
 from doap.training.data_cache import Data, DataCache
 from doap.training.log import Status
-from doap.training.recipe import RENAMED_KEYS, Recipe
+from doap.training.recipes.reading import RENAMED_KEYS
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import WEIGHTS, DataSpec, check_run, is_complete, is_unstarted
 from doap.training.trainer import IN_MEMORY, check_training, train
 

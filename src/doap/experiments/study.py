@@ -14,7 +14,8 @@ from doap.experiments.series import Evaluator, RunRow, Series, weights_hash
 from doap.experiments.study_plan import Study, folder_name
 from doap.locking import only_writer
 from doap.parsing.json_files import read_json
-from doap.training.recipe import Recipe, upgrade_recipe
+from doap.training.recipes.reading import upgrade_recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import FAILURE
 
 ROW_KEYS = ("run", "setting", "seed")  # columns that identify a row

@@ -11,7 +11,8 @@ from doap.choices import MAX_SEED
 from doap.errors import DoapError
 from doap.experiments.series import folder_part
 from doap.parsing.yaml_files import read_yaml
-from doap.training.recipe import Recipe, read_recipe, setting_keys
+from doap.training.recipes.reading import read_recipe, setting_keys
+from doap.training.recipes.recipe import Recipe
 
 STUDIES_FOLDER = Path(__file__).parent.parent / "studies"
 

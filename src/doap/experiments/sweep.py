@@ -20,7 +20,8 @@ from doap.networks.registry import load
 from doap.parsing.json_files import read_json
 from doap.parsing.yaml_files import parse_yaml
 from doap.training.log import read_validation
-from doap.training.recipe import Recipe, check_renamed, read_recipe
+from doap.training.recipes.reading import check_renamed, read_recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import BEST
 from doap.training.validation import CommonValidation
 

@@ -14,7 +14,7 @@ from doap.experiments.series import RunRow
 from doap.experiments.sweep import format_value
 from doap.experiments.sweep_metrics import Metric
 from doap.files import write_figure
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 
 LOG_RATIO = 4  # the axis is logarithmic from this ratio of the largest value to the smallest
 

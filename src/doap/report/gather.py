@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from doap.errors import DoapError
 from doap.evaluation.harness.result import Result, read_result
 from doap.parsing.json_files import read_json
-from doap.training.recipe import RENAMED_KEYS
+from doap.training.recipes.reading import RENAMED_KEYS
 
 PICTURES = ("alignment", "label-mining", "patches")  # prefixes of the names of pictures
 

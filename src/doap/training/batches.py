@@ -26,7 +26,7 @@ from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.errors import DoapError
 from doap.objectives.lists import IgnoreTable
 from doap.training.data_cache import Data, DataCache
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.types import Progress, no_progress
 
 

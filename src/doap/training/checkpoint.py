@@ -19,7 +19,7 @@ from doap.networks.card import TrainingSet
 from doap.networks.network import PatchNetwork
 from doap.parsing.json_files import parse_json
 from doap.training.averaging import MovingAverage
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 
 STATE_KEY = "place"  # in the metadata of the file
 CHECKSUM_KEY = "sha256"  # beside the state; one entry of the metadata, because the order of several is random

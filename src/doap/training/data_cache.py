@@ -14,7 +14,7 @@ from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
 from doap.errors import DoapError
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.types import Progress, no_progress
 
 Data = PatchSet | FrameSet

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from doap.errors import DoapError
 from doap.networks.inference import multiplies_bfloat16
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

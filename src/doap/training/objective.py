@@ -20,7 +20,7 @@ from doap.objectives import (
     SOSNetLoss,
     TripletLoss,
 )
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.types import Kind
 
 BASELINES: dict[str, Callable[[], nn.Module]] = {

@@ -30,7 +30,8 @@ from doap.networks.baselines import list_baselines
 from doap.networks.card import TrainingSet
 from doap.parsing.json_files import read_json
 from doap.training.log import EPOCHS_FILE, STEPS_FILE, has_steps, read_losses, read_validation
-from doap.training.recipe import Recipe, read_recorded_recipe
+from doap.training.recipes.reading import read_recorded_recipe
+from doap.training.recipes.recipe import Recipe
 from doap.version import __version__
 
 CHECKPOINT, WEIGHTS, BEST, LAST_GOOD = (

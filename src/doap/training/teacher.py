@@ -13,7 +13,7 @@ from doap.objectives.distillation import teacher_descriptors
 from doap.objectives.distributed import gather_outputs
 from doap.training.batches import TeacherInput
 from doap.training.objective import make_distillation
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

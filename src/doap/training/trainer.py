@@ -52,7 +52,7 @@ from doap.training.distributed import (
 )
 from doap.training.log import Log, NotFiniteError, Status, StatusCallback, naming_run
 from doap.training.objective import FEATURE_MAP_OBJECTIVES, make_objective
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import (
     BEST,
     CHECKPOINT,

@@ -19,7 +19,8 @@ from doap.objectives.baselines.pairs import related_patches
 from doap.objectives.exact import exact_average_precisions
 from doap.training.batches import BatchLoader, PatchBatch, check_batches
 from doap.training.data_cache import Data, DataCache
-from doap.training.recipe import Recipe, setting_keys
+from doap.training.recipes.reading import setting_keys
+from doap.training.recipes.recipe import Recipe
 from doap.types import Kind
 
 BATCHES = 4

@@ -2,7 +2,8 @@ import re
 from pathlib import Path
 
 from doap.cli.learning.recipes import differences
-from doap.training.recipe import Recipe, list_recipes, read_recipe
+from doap.training.recipes.reading import list_recipes, read_recipe
+from doap.training.recipes.recipe import Recipe
 from support.command_line import Doap
 
 PAGE = Path(__file__).parents[3] / "docs" / "recipes.md"

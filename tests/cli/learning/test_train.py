@@ -8,7 +8,7 @@ from doap import Descriptor, load
 from doap.datasets.official.opening import open_dataset
 from doap.networks.card import read_card
 from doap.training import trainer
-from doap.training.recipe import RENAMED_KEYS, read_recipe
+from doap.training.recipes.reading import RENAMED_KEYS, read_recipe
 from support.command_line import Doap
 from support.figures import record_figures
 from support.sets.small_official_sets import make_hpatches, make_phototour, make_rome

@@ -13,7 +13,7 @@ from doap.experiments.reproduce.equal_terms import LEARNING_RATES, equal_terms
 from doap.experiments.reproduce.plan import make_plan
 from doap.experiments.reproduce.targets import look_alike_targets
 from doap.training.batches import make_sampler
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 from support.sets.small_data_folder import make_data_folder
 
 

@@ -20,7 +20,7 @@ from doap.experiments.reproduce.targets import paper_targets
 from doap.files import atomic_file
 from doap.networks.card import read_card
 from doap.training.log import read_losses
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 from doap.training.run_folder import FAILURE, DataSpec, describe_run, start_run
 from support.sets.official_formats import write_half
 from support.sets.small_data_folder import make_data_folder

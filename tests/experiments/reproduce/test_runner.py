@@ -14,7 +14,7 @@ from doap.errors import DoapError
 from doap.experiments.reproduce import runner
 from doap.experiments.reproduce.runner import Job, run_trainings
 from doap.experiments.reproduce.targets import Training
-from doap.training.recipe import read_recipe
+from doap.training.recipes.reading import read_recipe
 from support.sets.official_formats import write_half
 from support.trainings import same_weights
 

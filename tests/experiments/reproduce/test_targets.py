@@ -12,7 +12,8 @@ from doap.experiments.reproduce.targets import (
     look_alike_targets,
     paper_targets,
 )
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.recipes.reading import read_recipe
+from doap.training.recipes.recipe import Recipe
 
 PAPER, LOOK_ALIKE = paper_targets(), look_alike_targets()
 

@@ -19,7 +19,7 @@ from doap.networks.conversion.reading import read_tensors
 from doap.networks.l2net import L2Net
 from doap.training.checkpoint import TrainState, load_checkpoint, recover_checkpoint, save_checkpoint
 from doap.training.log import read_losses, read_times, read_validation
-from doap.training.recipe import read_recipe, read_recorded_recipe
+from doap.training.recipes.reading import read_recipe, read_recorded_recipe
 from doap.training.run_folder import read_run
 from support.small_models import make_teacher
 

@@ -7,7 +7,7 @@ import torch
 
 from doap.networks.architecture import build_network
 from doap.training.objective import make_objective
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.trainer import make_optimiser
 from doap.types import Kind
 

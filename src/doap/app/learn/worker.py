@@ -45,7 +45,7 @@ from doap.networks.descriptor import Descriptor
 from doap.networks.registry import load
 from doap.training.data_cache import DataCache
 from doap.training.log import Status
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import BEST, DataSpec
 from doap.training.trainer import train
 from doap.training.validation import CommonValidation

@@ -9,7 +9,7 @@ EXAMPLE = "Example: doap recipes"
 
 def recipes() -> None:
     """List the shipped recipes: a description, and the values that differ from the defaults."""
-    from doap.training.recipe import list_recipes
+    from doap.training.recipes.reading import list_recipes
 
     for name, line in list_recipes().items():
         say(name, style="bold")
@@ -19,7 +19,7 @@ def recipes() -> None:
 
 def differences(name: str) -> str:
     """Return the values of a recipe that differ from the defaults, as `--set` texts."""
-    from doap.training.recipe import read_recipe
+    from doap.training.recipes.reading import read_recipe
 
     changed = read_recipe(name).model_dump(exclude_defaults=True)
     texts = {

@@ -97,7 +97,7 @@ def reproduce(
 
 def _check_settings(targets: "Sequence[Target]", settings: list[str], steps: int | None) -> None:
     """Raise a DoapError if an override of the recipes would have no effect, or makes another option have none."""
-    from doap.training.recipe import setting_keys
+    from doap.training.recipes.reading import setting_keys
 
     keys = setting_keys(settings)
     varied = [target.name for target in targets if target.sweeps]

@@ -58,7 +58,7 @@ def study(
     from doap.experiments.study import run_study
     from doap.experiments.study_plan import read_study
     from doap.experiments.study_table import study_table, summarise_runs
-    from doap.training.recipe import check_used
+    from doap.training.recipes.reading import check_used
     from doap.training.run_folder import DataSpec
     from doap.training.validation import (
         CommonValidation,

@@ -65,7 +65,7 @@ def sweep(
     from doap.experiments.series import Series, shared_split
     from doap.experiments.sweep import check_same_scenes, evaluate_on_val, plan_sweep, run_sweep
     from doap.experiments.sweep_metrics import check_disjoint, choose_metric, make_evaluator
-    from doap.training.recipe import check_used, setting_keys
+    from doap.training.recipes.reading import check_used, setting_keys
     from doap.training.run_folder import DataSpec
 
     if (key := over.partition("=")[0].strip()) in setting_keys(settings or []):

@@ -56,7 +56,7 @@ def train(
     from doap.cli.opening import open_training_with_bar, open_with_bar
     from doap.networks import check_name
     from doap.training.distributed import is_rank_zero
-    from doap.training.recipe import check_used, read_recipe, read_recorded_recipe, setting_keys
+    from doap.training.recipes.reading import check_used, read_recipe, read_recorded_recipe, setting_keys
     from doap.training.run_folder import DataSpec, is_unstarted, read_run
     from doap.training.trainer import train as train_descriptor
     from doap.training.validation import check_disjoint, check_val_fraction, check_validation_folder

@@ -8,7 +8,7 @@ import math
 
 from doap.training.batches import make_sampler
 from doap.training.data_cache import Data
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 
 STEPS = 3000
 """Default number of steps."""

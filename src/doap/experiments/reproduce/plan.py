@@ -13,7 +13,8 @@ from doap.experiments.reproduce.runner import Job, naming
 from doap.experiments.reproduce.targets import BatchSizes, Target, Training
 from doap.experiments.sweep import Sweep, plan_sweep
 from doap.training.data_cache import Data
-from doap.training.recipe import Recipe, read_recipe
+from doap.training.recipes.reading import read_recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import FAILURE, is_complete
 
 # A training of seconds on the small sets of `quick.py`; its figures mean nothing.

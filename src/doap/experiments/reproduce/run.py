@@ -27,7 +27,7 @@ from doap.experiments.reproduce.results import FailedTrainingsError, ResultWrite
 from doap.experiments.reproduce.runner import Report, check_runs, run_trainings
 from doap.experiments.reproduce.targets import Target
 from doap.files import make_folder, remove_temporary_files, write_text
-from doap.training.recipe import setting_keys
+from doap.training.recipes.reading import setting_keys
 from doap.types import StepProgress, no_step_progress
 
 RESULTS, RUNS, BINARISED, QUICK = "results", "runs", "binarised", "quick"

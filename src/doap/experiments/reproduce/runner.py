@@ -18,7 +18,7 @@ from doap.experiments.reproduce.targets import Training
 from doap.parallel.worker import end_with_parent
 from doap.training.data_cache import Data, DataCache
 from doap.training.log import Status
-from doap.training.recipe import Recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.run_folder import FAILURE, WEIGHTS, DataSpec, check_run, is_complete, is_unstarted
 from doap.training.trainer import check_training, train
 

@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from doap import DoapError
-from doap.training.recipe import RENAMED_KEYS, Recipe, check_used, read_recipe, read_recorded_recipe, upgrade_recipe
+from doap.training.recipes.reading import RENAMED_KEYS, check_used, read_recipe, read_recorded_recipe, upgrade_recipe
+from doap.training.recipes.recipe import Recipe
 
 
 def test_the_papers_choices_by_default() -> None:

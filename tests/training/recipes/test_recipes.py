@@ -15,7 +15,8 @@ from doap.datasets.sets.groups import GroupedSet
 from doap.demo.training import RECIPES
 from doap.networks.registry import find_card
 from doap.training.batches import make_sampler
-from doap.training.recipe import Recipe, list_recipes, read_recipe
+from doap.training.recipes.reading import list_recipes, read_recipe
+from doap.training.recipes.recipe import Recipe
 from doap.training.trainer import train
 
 # Section 5 and appendix D: what all trainings share, then what each set of experiments changes.

@@ -1,0 +1,1 @@
+"""Recipes of trainings, and how they are read."""
