@@ -124,6 +124,14 @@ def test_each_run_is_the_training_of_its_recipe(recipe: Path, patches: PatchSet,
     assert set(run["versions"]) == {"doap", "torch", "numpy", "python"}
 
 
+def test_the_table_has_values_as_a_recipe_has_them(recipe: Path, patches: PatchSet, tmp_path: Path) -> None:
+    for over, values in (("augment=true,false", ["true", "false"]), ("bins=null,10", ["null", "10"])):
+        folder = tmp_path / over.partition("=")[0]
+        run_sweep(plan_sweep(recipe, over), Series(patches, folder), closeness)
+        lines = (folder / "sweep.csv").read_text().splitlines()[1:]
+        assert [line.partition(",")[0] for line in lines] == values
+
+
 def test_complete_runs_are_only_evaluated_and_others_resumed(
     recipe: Path, patches: PatchSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

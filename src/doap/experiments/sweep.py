@@ -154,18 +154,25 @@ def run_sweep(
             rows.append({sweep.key: sweep.value(name), **measures})
             runs[name] = {**series.describe(name, recipe), "weights": weights_hash(run)}
             content = {"over": sweep.key, **(record or {}), "rows": rows, "runs": runs}
-            series.write("sweep", _in_percent(rows, (record or {}).get("metric", {})), content)
+            series.write("sweep", _table_rows(rows, sweep.key, (record or {}).get("metric", {})), content)
             on_row(rows)
     return rows
 
 
-def _in_percent(rows: Sequence[RunRow], metric: Mapping[str, Any]) -> list[RunRow]:
-    """Return rows with the metric, as recorded in sweep.json, in the unit of its label."""
+def _table_rows(rows: Sequence[RunRow], key: str, metric: Mapping[str, Any]) -> list[RunRow]:
+    """Return rows with values as in recipes, and the metric, as recorded in sweep.json, in the unit of its label."""
     column, factor = metric.get("column"), metric.get("factor", 1)
     return [
-        {name: round(factor * value, 6) if name == column and factor != 1 else value for name, value in row.items()}
+        {
+            name: format_value(value) if name == key else _scale(value, factor) if name == column else value
+            for name, value in row.items()
+        }
         for row in rows
     ]
+
+
+def _scale(value: float, factor: float) -> float:
+    return value if factor == 1 else round(factor * value, 6)
 
 
 def _read_measures(file: Path, key: str, record: Mapping[str, Any]) -> dict[str, RunRow]:

@@ -76,6 +76,17 @@ def test_the_name_of_a_model_does_not_lead_out_of_the_folder(doap: Doap) -> None
     assert [path.name for path in Path("out").iterdir()] == ["feats-..-..-up.h5"]
 
 
+def test_nothing_is_written_if_hloc_would_split_a_name(doap: Doap, features: Path) -> None:
+    photos = features.parent / "photos"
+    (photos / "a.png").rename(photos / "a b.png")
+    describe_folder(photos, Path("spaced.h5"), DescribeSettings("doap-demo-128", max_keypoints=100))
+    match_pairs(Path("spaced.h5"), [("a b.png", "sub/b.png")], Path("m2.h5"))
+    status, _, errors = doap("hloc", "spaced.h5", "-o", "new", "--matches", "m2.h5")
+    assert (status, errors.count("\n")) == (1, 1), errors
+    assert "'a b.png': hloc splits names of images at spaces" in errors
+    assert not Path("new").exists()
+
+
 def test_errors_are_one_line_and_nothing_is_replaced(doap: Doap, features: Path) -> None:
     Path("out").mkdir()
     target = Path("out/feats-doap-demo-128.h5")

@@ -131,7 +131,9 @@ def export_matches(
     _check_target(target, match_collection.path)
     _check_target(target, collection.path)
     groups = _unique_groups(match_collection.pairs)
-    lines = None if pairs is None else _pair_lines(match_collection.pairs)
+    if pairs is not None:
+        check_names(match_collection.pairs)
+    lines = None if pairs is None else "".join(f"{first} {second}\n" for first, second in match_collection.pairs)
     digest = _digest([verified, _checked_stamps(match_collection, collection, verified)])
     bits = _bits(collection)
 
@@ -167,6 +169,14 @@ def pair_group(pair: Pair) -> str:
     return "/".join(name.replace("/", "-") for name in pair)
 
 
+def check_names(pairs: Iterable[Pair]) -> None:
+    """Raise a DoapError if hloc would confuse the names of images in a list of pairs."""
+    _unique_groups(pairs)
+    spaced = next((name for pair in pairs for name in pair if name.split() != [name]), None)
+    if spaced is not None:
+        raise DoapError(f"{spaced!r}: hloc splits names of images at spaces; rename the image and describe it again")
+
+
 def _image_arrays(features: "Features", precision: HlocPrecision) -> dict[str, NDArray[Any]]:
     height, width = features.size
     unknown = np.zeros(len(features), np.float32)
@@ -196,14 +206,6 @@ def _check_indices(matches: "Matches", counts: tuple[int, int], where: str) -> N
     """Raise DoapError for indices of keypoints that two images with these numbers of keypoints do not have."""
     if (matches.indices >= counts).any():
         raise DoapError(f"{where}: damaged, matches of keypoints that they do not have; run doap match again")
-
-
-def _pair_lines(pairs: Iterable[Pair]) -> str:
-    """Return the text of a list of pairs."""
-    spaced = next((name for pair in pairs for name in pair if name.split() != [name]), None)
-    if spaced is not None:
-        raise DoapError(f"{spaced!r}: hloc splits names of images at spaces; rename the image and describe it again")
-    return "".join(f"{first} {second}\n" for first, second in pairs)
 
 
 def _write_lines(path: Path, lines: str, folder: Path, force: bool) -> None:

@@ -31,13 +31,15 @@ def hloc(
     feats-MODEL_matches-doap_pairs-NAME.h5: the names that hloc gives its own files. Files that are up to date are kept.
     docs/bridges/hloc.md describes the files.
     """
-    from doap.bridges.hloc import export_features, export_matches, features_name
+    from doap.bridges.hloc import check_names, export_features, export_matches, features_name
     from doap.folders import FeatureCollection, MatchCollection
 
     if verified and matches is None:
         raise DoapError("--verified selects matches; name their file with --matches")
     collection = FeatureCollection(features)
     match_collection = None if matches is None else MatchCollection(matches)
+    if match_collection is not None:
+        check_names(match_collection.pairs)
     name = features_name(collection[collection.names[0]].model)
     target = output / f"{name}.h5"
     with step_bar() as progress:
