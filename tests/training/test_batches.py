@@ -182,7 +182,15 @@ def is_padded(pixels: torch.Tensor) -> torch.Tensor:
     return (pixels[:, outside] == centre_means[:, None]).all(1)
 
 
-@pytest.mark.parametrize("set_name", ["frames", "patches"])
+@pytest.fixture
+def large_patches() -> PatchSet:
+    """50 groups of four, 128x128 pixels."""
+    random = np.random.default_rng(0)
+    groups = np.arange(200) // 4
+    return PatchSet([random.integers(0, 256, (200, 128, 128), dtype=np.uint8)], groups, groups // 25)
+
+
+@pytest.mark.parametrize("set_name", ["frames", "large_patches"])
 def test_a_share_of_the_groups_is_padded_but_not_what_a_teacher_reads(
     set_name: str, request: pytest.FixtureRequest
 ) -> None:
@@ -198,12 +206,12 @@ def test_a_share_of_the_groups_is_padded_but_not_what_a_teacher_reads(
             assert torch.equal(batch.pixels[~padded], expected.pixels[~padded])
             assert torch.equal(batch.pixels[:, 8:24, 8:24], expected.pixels[:, 8:24, 8:24])
             assert torch.equal(batch.teacher_pixels[0], expected.pixels)
-            for group in batch.groups.unique():
-                (one,) = set(padded[batch.groups == group].tolist())
+            for group in np.unique(batch.groups):
+                (one,) = set(padded[batch.groups.numpy() == group].tolist())
                 padded_groups, groups = padded_groups + one, groups + 1
     assert groups >= 200
     assert abs(padded_groups / groups - 0.3) < 4 * (0.21 / groups) ** 0.5
-    if set_name == "patches":  # jittered by each rank on its own, frames differ
+    if set_name == "large_patches":  # jittered by each rank on its own, frames differ
         whole = next(BatchLoader(data, recipe, "cpu", 32).batches(0))
         parts = [next(BatchLoader(data, recipe, "cpu", 32, rank=rank, ranks=2).batches(0)) for rank in range(2)]
         assert torch.equal(torch.cat([part.pixels for part in parts]), whole.pixels)
@@ -212,6 +220,13 @@ def test_a_share_of_the_groups_is_padded_but_not_what_a_teacher_reads(
 def test_padding_is_for_three_extents() -> None:
     with pytest.raises(ValueError, match="padding needs surround=2"):
         Recipe(padding=0.5, surround=1)
+
+
+def test_small_patches_do_not_train_three_extents(patches: PatchSet, large_patches: PatchSet) -> None:
+    recipe = Recipe(batch_size=40, views_per_group=4, surround=2)
+    BatchLoader(large_patches, recipe, "cpu", 128)
+    with pytest.raises(DoapError, match=r"surround=2 reads three extents, and .* in patches of 32 pixels; use a frame"):
+        BatchLoader(patches, recipe, "cpu", 128)
 
 
 @pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5", "extent=24.0", "blur=2.0", "compression=0.5"])

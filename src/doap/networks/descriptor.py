@@ -186,9 +186,14 @@ def to_input(patches: Tensor, network: PatchNetwork) -> Tensor:
         (N, 1, size, size) float32, or float64 of float64 patches.
     """
     check_patches(patches)
-    if network.surroundings > 1 and 4 * patches.shape[-1] < 3 * network.input_size:
+    if network.surroundings > 1 and is_padded(patches.shape[-1], network.input_size):
         return pad_patches(resize_patches(patches, network.input_size // 2))
     return resize_patches(patches, network.input_size)
+
+
+def is_padded(side: int, input_size: int) -> bool:
+    """Return whether patches are padded for a network of three extents, by their side and its input size."""
+    return 4 * side < 3 * input_size
 
 
 def resize_patches(patches: Tensor, size: int) -> Tensor:
@@ -266,7 +271,7 @@ def describe_patches(patches: NDArray[Any] | Tensor, model: Descriptor) -> NDArr
 
     Args:
         patches: (N, S, S) or (N, 1, S, S) grey patches of any size S, uint8 or floating-point with values in 0..255;
-            an array, or a tensor on any device. They are resized to the input size of the model.
+            an array, or a tensor on any device. They are resized to the input size of the model, see `to_input`.
         model: Model from `doap.load`, on any device.
 
     Returns:

@@ -133,7 +133,7 @@ class _Graph(GraphBuilder):
 def _add_split(graph: _Graph, size: int, surroundings: int, shape: tuple[int, int, int]) -> str:
     """Add the split of patches into centre and surroundings, as `doap.networks.network.split_extents`."""
     whole = graph.add_node("Reshape", [INPUT, np.array([-1, 1, size, size])])
-    part_size, parts = size >> surroundings, []
+    part_size, parts = shape[0], []
     for number in range(surroundings):
         margin = ((size >> number) - part_size) // 2
         start, end = np.array([margin] * 2), np.array([margin + part_size] * 2)
