@@ -217,6 +217,23 @@ def test_a_share_of_the_groups_is_padded_but_not_what_a_teacher_reads(
         assert torch.equal(torch.cat([part.pixels for part in parts]), whole.pixels)
 
 
+@pytest.mark.parametrize("set_name", ["frames", "large_patches", "patches"])
+def test_what_a_small_student_reads_is_not_padded_for_a_teacher_of_three_extents(
+    set_name: str, request: pytest.FixtureRequest
+) -> None:
+    data = request.getfixturevalue(set_name)
+    recipe = Recipe(batch_size=120, views_per_group=4, augment=True)
+    teacher = TeacherInput(128, data.extent, surroundings=2)
+    batch = next(BatchLoader(data, recipe, "cpu", 32, teachers=[teacher]).batches(0))
+    (read,) = batch.teacher_pixels
+    if set_name == "patches":  # which have 32x32 pixels: the teacher pads them, as it does otherwise
+        assert torch.equal(read, batch.pixels)
+        return
+    assert read.shape == (len(batch.pixels), 128, 128)
+    averages = torch.nn.functional.avg_pool2d(read.float(), 4)
+    assert (averages - batch.pixels).abs().mean() < 6  # noise of frame sets differs
+
+
 def test_padding_is_for_three_extents() -> None:
     with pytest.raises(ValueError, match="padding needs surround=2"):
         Recipe(padding=0.5, surround=1)
