@@ -11,6 +11,7 @@ from doap.datasets.batches.resident_patches import PatchSource
 from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler
 from doap.datasets.batches.source_sampling import SourceSampler
 from doap.datasets.sets.groups import Ids
+from doap.datasets.sets.united_set import UnitedSet
 from doap.images.jitter.views import UNCHANGED, JitterFactors
 from doap.training.batches import BatchLoader, TeacherInput, make_sampler
 from doap.training.data_cache import Data, DataCache
@@ -244,6 +245,10 @@ def test_small_patches_do_not_train_three_extents(patches: PatchSet, large_patch
     BatchLoader(large_patches, recipe, "cpu", 128)
     with pytest.raises(DoapError, match=r"surround=2 reads three extents, and .* in patches of 32 pixels; use a frame"):
         BatchLoader(patches, recipe, "cpu", 128)
+    united = UnitedSet([large_patches, patches], ["large", "small"])
+    for data in (united, united.select(np.arange(len(united)) >= len(large_patches))):
+        with pytest.raises(DoapError, match=r"shows fewer in patches of 32 pixels"):
+            BatchLoader(data, recipe, "cpu", 128)
 
 
 @pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5", "extent=24.0", "blur=2.0", "compression=0.5"])

@@ -24,6 +24,7 @@ from doap.datasets.label_mining.mining import MinedLabels
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.datasets.sets.patch_set import PatchSet
+from doap.datasets.sets.united_set import original_size
 from doap.errors import DoapError
 from doap.networks.descriptor import is_padded
 from doap.networks.l2net import INPUT_SIZE
@@ -209,11 +210,13 @@ def check_batches(data: Data, recipe: Recipe) -> Sampler:
         value = getattr(recipe, key)
         if value != Recipe.model_fields[key].default and not data.is_jittered:
             raise DoapError(f"{key}={value} needs the photos of a frame set, and {data} has none")
-    if recipe.surround == 2 and isinstance(data, PatchSet) and is_padded(data.size, INPUT_SIZE << 2):
-        raise DoapError(
-            f"surround=2 reads three extents, and {data} shows fewer in patches of {data.size} pixels; "
-            f"use a frame set, patches of {INPUT_SIZE << 2} pixels, or surround=1"
-        )
+    if recipe.surround == 2 and isinstance(data, PatchSet):
+        smallest = min(map(original_size, data.shards))
+        if is_padded(smallest, INPUT_SIZE << 2):
+            raise DoapError(
+                f"surround=2 reads three extents, and {data} shows fewer in patches of {smallest} pixels; "
+                f"use a frame set, patches of {INPUT_SIZE << 2} pixels, or surround=1"
+            )
     if not recipe.in_sequence_negatives and len(np.unique(data.sequences)) < 2:
         raise DoapError(
             f"{data}: has no negatives of other sequences; use more sequences, or set in_sequence_negatives=true"
