@@ -11,6 +11,7 @@ from doap.datasets.batches.resident_patches import PatchSource
 from doap.datasets.batches.sampling import EveryGroupFirstSampler, GroupSampler
 from doap.datasets.batches.source_sampling import SourceSampler
 from doap.datasets.sets.groups import Ids
+from doap.datasets.sets.united_set import UnitedSet
 from doap.images.jitter.views import UNCHANGED, JitterFactors
 from doap.training.batches import BatchLoader, TeacherInput, make_sampler
 from doap.training.data_cache import Data, DataCache
@@ -217,6 +218,23 @@ def test_a_share_of_the_groups_is_padded_but_not_what_a_teacher_reads(
         assert torch.equal(torch.cat([part.pixels for part in parts]), whole.pixels)
 
 
+@pytest.mark.parametrize("set_name", ["frames", "large_patches", "patches"])
+def test_what_a_small_student_reads_is_not_padded_for_a_teacher_of_three_extents(
+    set_name: str, request: pytest.FixtureRequest
+) -> None:
+    data = request.getfixturevalue(set_name)
+    recipe = Recipe(batch_size=120, views_per_group=4, augment=True)
+    teacher = TeacherInput(128, data.extent, surroundings=2)
+    batch = next(BatchLoader(data, recipe, "cpu", 32, teachers=[teacher]).batches(0))
+    (read,) = batch.teacher_pixels
+    if set_name == "patches":  # which have 32x32 pixels: the teacher pads them, as it does otherwise
+        assert torch.equal(read, batch.pixels)
+        return
+    assert read.shape == (len(batch.pixels), 128, 128)
+    averages = torch.nn.functional.avg_pool2d(read.float(), 4)
+    assert (averages - batch.pixels).abs().mean() < 6  # noise of frame sets differs
+
+
 def test_padding_is_for_three_extents() -> None:
     with pytest.raises(ValueError, match="padding needs surround=2"):
         Recipe(padding=0.5, surround=1)
@@ -227,6 +245,10 @@ def test_small_patches_do_not_train_three_extents(patches: PatchSet, large_patch
     BatchLoader(large_patches, recipe, "cpu", 128)
     with pytest.raises(DoapError, match=r"surround=2 reads three extents, and .* in patches of 32 pixels; use a frame"):
         BatchLoader(patches, recipe, "cpu", 128)
+    united = UnitedSet([large_patches, patches], ["large", "small"])
+    for data in (united, united.select(np.arange(len(united)) >= len(large_patches))):
+        with pytest.raises(DoapError, match=r"shows fewer in patches of 32 pixels"):
+            BatchLoader(data, recipe, "cpu", 128)
 
 
 @pytest.mark.parametrize("setting", ["zoom=0.5", "jitter=0.5", "extent=24.0", "blur=2.0", "compression=0.5"])

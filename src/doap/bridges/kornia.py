@@ -99,7 +99,7 @@ class PatchDescriptor(nn.Module):
 
         Args:
             patches: (N, 1, S, S) of any floating-point type and size S, with values in 0..`value_range`; those of
-                another size than the model's `input_size` are resized.
+                another size than the model's `input_size` are resized, see `doap.networks.descriptor.to_input`.
 
         Returns:
             (N, D) unit vectors, float32 or, after `double()`, float64; with `packed`, (N, bits / 8) uint8.

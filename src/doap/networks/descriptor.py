@@ -191,7 +191,15 @@ def to_input(patches: Tensor, network: PatchNetwork) -> Tensor:
     return resize_patches(patches, network.input_size)
 
 
-def is_padded(side: int, input_size: int) -> bool:
+@overload
+def is_padded(side: int, input_size: int) -> bool: ...
+
+
+@overload
+def is_padded(side: Tensor, input_size: int) -> Tensor: ...
+
+
+def is_padded(side: int | Tensor, input_size: int) -> bool | Tensor:
     """Return whether patches are padded for a network of three extents, by their side and its input size."""
     return 4 * side < 3 * input_size
 

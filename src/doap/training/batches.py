@@ -24,6 +24,7 @@ from doap.datasets.label_mining.mining import MinedLabels
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.groups import GroupedSet, Ids
 from doap.datasets.sets.patch_set import PatchSet
+from doap.datasets.sets.united_set import original_size
 from doap.errors import DoapError
 from doap.networks.descriptor import is_padded
 from doap.networks.l2net import INPUT_SIZE
@@ -40,10 +41,12 @@ class TeacherInput:
     Attributes:
         size: Side in pixels.
         extent: Half the side in units of the frame's scale.
+        surroundings: Number of larger extents that the teacher reads beside the centre.
     """
 
     size: int
     extent: float
+    surroundings: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class BatchLoader:
         progress: Callback while the set is loaded, called as progress(done, total).
         cache: Cache that may hold the loaded set.
         teachers: What each teacher reads. A teacher of another extent gets patches cut from the same photos, at the
-            same jittered frames; a patch set has no photos, and teachers of the same extent share the patches.
+            same jittered frames; a patch set has no photos, and teachers of the same extent share the patches. One
+            that would pad them gets larger ones, unless those of a patch set are as small.
     """
 
     def __init__(
@@ -108,7 +112,7 @@ class BatchLoader:
         self._rank, self._ranks = rank, ranks
         cache = cache or DataCache()
         self._patches = cache.load(data, device, size, progress, recipe.extent)
-        self._extent = recipe.extent or data.extent
+        self._size, self._extent = size, recipe.extent or data.extent
         self._teachers = teachers
         self._teacher_patches = [
             cache.load(data, device, teacher.size, extent=recipe.extent) if self._cuts_for(teacher) else None
@@ -139,7 +143,11 @@ class BatchLoader:
 
     def _cuts_for(self, teacher: TeacherInput) -> bool:
         """Return whether a teacher reads patches of its own."""
-        return self._data.is_jittered and teacher.extent != self._extent
+        if self._data.is_jittered and teacher.extent != self._extent:
+            return True
+        if teacher.surroundings < 2 or not is_padded(self._size, teacher.size):
+            return False
+        return not (isinstance(self._data, PatchSet) and is_padded(self._data.size, teacher.size))
 
     def _load(self, indices: Ids, groups: Ids, rows: slice, position: tuple[int, int]) -> PatchBatch:
         recipe = self._recipe
@@ -202,11 +210,13 @@ def check_batches(data: Data, recipe: Recipe) -> Sampler:
         value = getattr(recipe, key)
         if value != Recipe.model_fields[key].default and not data.is_jittered:
             raise DoapError(f"{key}={value} needs the photos of a frame set, and {data} has none")
-    if recipe.surround == 2 and isinstance(data, PatchSet) and is_padded(data.size, INPUT_SIZE << 2):
-        raise DoapError(
-            f"surround=2 reads three extents, and {data} shows fewer in patches of {data.size} pixels; "
-            f"use a frame set, patches of {INPUT_SIZE << 2} pixels, or surround=1"
-        )
+    if recipe.surround == 2 and isinstance(data, PatchSet):
+        smallest = min(map(original_size, data.shards))
+        if is_padded(smallest, INPUT_SIZE << 2):
+            raise DoapError(
+                f"surround=2 reads three extents, and {data} shows fewer in patches of {smallest} pixels; "
+                f"use a frame set, patches of {INPUT_SIZE << 2} pixels, or surround=1"
+            )
     if not recipe.in_sequence_negatives and len(np.unique(data.sequences)) < 2:
         raise DoapError(
             f"{data}: has no negatives of other sequences; use more sequences, or set in_sequence_negatives=true"

@@ -42,7 +42,9 @@ class Teacher:
             self._compare = make_distillation(recipe, model.kind, model.network.dimensions)
         else:
             self._compare = make_distillation(recipe, "real", None)
-        self.inputs = [TeacherInput(model.input_size, model.extent) for model in self._models]
+        self.inputs = [
+            TeacherInput(model.input_size, model.extent, model.network.surroundings) for model in self._models
+        ]
 
     def loss(self, outputs: Tensor, pixels: Sequence[Tensor]) -> Tensor:
         """Return the weighted distillation loss, a scalar; with several ranks, over the batch of all ranks.

@@ -192,6 +192,22 @@ def test_programs_of_torch_run_without_doap(
         assert_equal_descriptors(descriptors[key], doap.describe_patches(cut, model))
 
 
+@pytest.mark.parametrize("suffix", ["pt", "pt2"])
+def test_programs_of_torch_pad_small_patches_for_three_extents(
+    suffix: str, photo: Grey, frames: Frames, tmp_path: Path
+) -> None:
+    architecture = Architecture(dimensions=16, width=4, surround=2)
+    model = Descriptor(with_statistics(build_network(architecture), photo, frames), "real", 12.0, "three")
+    doap.save(model, tmp_path / "three.safetensors", architecture)
+    path = tmp_path / f"three.{suffix}"
+    export_model(tmp_path / "three.safetensors", path)
+    program = torch.jit.load(path) if suffix == "pt" else torch.export.load(path).module()  # type: ignore[no-untyped-call]
+    for size, count in ((128, 9), (96, 9), (95, 9), (64, 1), (64, 0), (20, 9)):
+        patches = doap.extract_patches(photo, frames[:count], size, 12.0)
+        descriptors = program(torch.from_numpy(patches)).numpy()
+        assert_equal_descriptors(descriptors, doap.describe_patches(patches, model))
+
+
 def with_statistics(network: PatchNetwork, photo: Grey, frames: Frames) -> PatchNetwork:
     """Give a network the running statistics of real patches."""
     patches = doap.extract_patches(photo, frames, network.input_size, 12.0)

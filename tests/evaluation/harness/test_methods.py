@@ -22,7 +22,7 @@ from doap.networks.inference import InferenceNetwork, optimize_for_inference
 from doap.networks.registry import find_weights
 from doap.networks.spatial_transformer import Padding, TransformedNetwork
 from doap.types import Descriptors, Grey
-from support.small_models import with_extents
+from support.small_models import make_teacher, with_extents
 
 MODELS = ("doap-demo-128", "doap-demo-256b", "rootsift")
 IMAGE: Grey = skimage.data.camera()
@@ -153,6 +153,17 @@ def test_keys_are_those_of_version_0_1(patches: PatchSet) -> None:
     (aligned,) = open_methods(["doap-st-128"])
     assert aligned.key == content_key(1, "", "Transformed", "real", mode, "cpu", *float32_weights("doap-st-128"))
     assert Selection(patches).key == content_key(content_key(patches.take(np.arange(40))))
+
+
+def test_descriptors_of_three_extents_are_not_those_before_small_patches_were_padded(tmp_path: Path) -> None:
+    path = make_teacher(tmp_path / "three.safetensors", network="l2net", width=4, surround=2)
+    (method,) = open_methods([path])
+    network = method.model.network
+    assert isinstance(network, InferenceNetwork)
+    mode = str(network.precision).removeprefix("torch.")
+    key = (1, "", "L2Net", "real", mode, "cpu")
+    assert method.key != content_key(*key, *float32_weights(path))
+    assert method.key == content_key(*key, "small patches are padded", *float32_weights(path))
 
 
 def test_settings_of_a_transformer_have_keys_of_their_own(cache: DescriptorCache) -> None:

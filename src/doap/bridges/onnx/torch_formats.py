@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from doap.errors import DoapError
-from doap.networks.descriptor import Descriptor
+from doap.networks.descriptor import Descriptor, is_padded, pad_patches
 
 MIN_TORCH = (2, 6)
 EXTRA_FILE = "doap.json"
@@ -29,7 +29,7 @@ class _PatchModel(nn.Module):
     """A model that reads (N, H, W) uint8 patches of any size.
 
     It always resizes: a program cannot depend on whether the patches have the size already. If they have, their values
-    do not change.
+    do not change. For a network of three extents it also always pads, and selects one of both results.
     """
 
     def __init__(self, model: Descriptor) -> None:
@@ -38,7 +38,10 @@ class _PatchModel(nn.Module):
 
     def forward(self, patches: Tensor) -> Tensor:
         size = self.model.input_size
-        values = F.interpolate(patches[:, None].float(), (size, size), mode="bilinear", antialias=True)
+        values = _resize(patches, size)
+        if self.model.network.surroundings > 1:
+            side = torch.full((), patches.shape[1])
+            values = torch.where(is_padded(side, size), pad_patches(_resize(patches, size // 2)), values)
         descriptors: Tensor = self.model(values)
         return descriptors
 
@@ -95,6 +98,11 @@ def is_exported_by_torch(path: Path) -> bool:
             return any(Path(name).name.startswith(EXTRA_FILE) for name in archive.namelist())
     except zipfile.BadZipFile:
         return False
+
+
+def _resize(patches: Tensor, size: int) -> Tensor:
+    """Return (N, 1, size, size) float32 patches of (N, H, W) uint8 patches."""
+    return F.interpolate(patches[:, None].float(), (size, size), mode="bilinear", antialias=True)
 
 
 def _example(model: Descriptor) -> Tensor:

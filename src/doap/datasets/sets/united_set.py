@@ -94,33 +94,41 @@ class ResizedShard:
     Args:
         shard: (n, S, S) uint8.
         size: Side to resize to.
+
+    Attributes:
+        original: The shard as it is stored.
     """
 
     dtype = np.dtype(np.uint8)
     ndim = 3
 
     def __init__(self, shard: Pixels, size: int) -> None:
-        self._shard = shard
+        self.original = shard
         self._size = size
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the resized patches."""
-        return (len(self._shard), self._size, self._size)
+        return (len(self.original), self._size, self._size)
 
     def __len__(self) -> int:
-        return len(self._shard)
+        return len(self.original)
 
     def __getitem__(self, rows: slice | Ids, /) -> Any:
         """Return some patches: by a slice as a shard that is not read yet, by indices as an array."""
         if isinstance(rows, slice):
-            return ResizedShard(self._shard[rows], self._size)
-        return _resize(np.asarray(self._shard[rows]), self._size)
+            return ResizedShard(self.original[rows], self._size)
+        return _resize(np.asarray(self.original[rows]), self._size)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return all patches as an array."""
-        pixels = _resize(np.asarray(self._shard), self._size)
+        pixels = _resize(np.asarray(self.original), self._size)
         return pixels if dtype is None else pixels.astype(dtype)
+
+
+def original_size(shard: Pixels | ResizedShard) -> int:
+    """Return the side of the patches of a shard before they are resized."""
+    return original_size(shard.original) if isinstance(shard, ResizedShard) else int(shard.shape[1])
 
 
 def _resize(patches: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

@@ -226,6 +226,8 @@ def to_inference(model: Descriptor) -> Descriptor:
 
 def _settings(network: PatchNetwork) -> tuple[str, ...]:
     """Return the settings of a network that its class and weights do not tell; none if they are the defaults."""
+    if network.surroundings > 1:
+        return ("small patches are padded",)  # they were resized at first
     if not isinstance(network, TransformedNetwork):
         return ()
     transformer = network.transformer

@@ -67,8 +67,8 @@ def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
         patches: (N, 1, S, S) float, grey values in 0..255.
 
     Returns:
-        One float32 tensor with N rows per layer of `read_layers`, 2N before the last layer of a network with
-        surroundings; those after the first are outputs of the layer before, after its ReLU.
+        One float32 tensor with N rows per layer of `read_layers`, (n + 1) · N before the last layer of a network with
+        n surroundings; those after the first are outputs of the layer before, after its ReLU.
     """
     network = _fold(model)
     inputs, values = [], network.first_input(patches.double())
