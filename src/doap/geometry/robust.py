@@ -81,6 +81,7 @@ def verify(
     a, b = _check_points(first, second)
     intrinsics = check_cameras(geometry, cameras)
     check_inlier_threshold(threshold)
+    threshold = float(threshold)  # OpenCV does not take scalar tensors
     if not _is_size(size):
         raise DoapError(f"the size of an image must be (height, width), at least one pixel each, not {size}")
     count = len(a)
