@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -31,6 +32,11 @@ def features(**changes: Any) -> Features:
 FIRST, SECOND = features(), features()
 NOT_FINITE = FIRST.descriptors.copy()
 NOT_FINITE[3, 2] = np.nan
+
+
+def detect_and_compute(image: np.ndarray) -> object:
+    return cv2.SIFT.create().detectAndCompute(image, None)
+
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "NaN in the first": (lambda: doap.match(features(descriptors=NOT_FINITE), SECOND), "descriptor 3 of the first set"),
@@ -85,6 +91,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "max_keypoints must be a whole number, or None for all, not 5.0",
     ),
     "part of a pixel": (lambda: doap.extract_patches(IMAGE, FRAMES, 32.5, 5.0), "must be a whole number, not 32.5"),  # type: ignore[arg-type]
+    "detectAndCompute": (
+        lambda: doap.detect_and_describe(IMAGE, MODEL, detector=detect_and_compute),  # type: ignore[arg-type]
+        "a detector must return .* frames or cv2.KeyPoints, not tuple of other things",
+    ),
+    "keypoints with gradients": (
+        lambda: doap.describe_keypoints(IMAGE, [torch.ones(4, requires_grad=True)], MODEL),
+        "without gradients",
+    ),
     "shape of frames": (lambda: doap.extract_patches(IMAGE, FRAMES[:, :, :2], 32, 5.0), r"frames must be \(N, 2, 3\)"),
 }
 
@@ -116,6 +130,12 @@ def test_numbers_of_array_libraries_are_those_of_python(geometry: MatchGeometry)
         np.testing.assert_array_equal(describe(number, whole).frames, expected.frames)
     patches = doap.extract_patches(IMAGE, FRAMES, 32, 5.0)
     np.testing.assert_array_equal(doap.extract_patches(IMAGE, FRAMES, 32, torch.tensor(5.0)), patches)  # type: ignore[arg-type]
+
+
+def test_a_detector_may_return_bfloat16() -> None:
+    frames = torch.tensor([[[4, 0, 40], [0, 4, 30]]], dtype=torch.bfloat16, requires_grad=True)
+    described = doap.detect_and_describe(IMAGE, MODEL, detector=lambda _: frames)  # type: ignore[arg-type, return-value]
+    np.testing.assert_array_equal(described.frames, [[[4, 0, 40], [0, 4, 30]]])
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:99", "abacus"])
