@@ -30,7 +30,7 @@ def best_extent(extents: Mapping[str, float], detector: str, training: float) ->
 
 
 def check_extent(extent: float, name: str = "the extent") -> float:
-    """Return a valid extent as it is.
+    """Return a valid extent, of Python or of an array library, as a float.
 
     Args:
         extent: The extent.
@@ -42,4 +42,4 @@ def check_extent(extent: float, name: str = "the extent") -> float:
     check_number(name, extent)
     if not 0 < extent <= MAX_EXTENT:
         raise DoapError(f"{name} must be positive and finite, up to {MAX_EXTENT:g}, not {extent}")
-    return extent
+    return float(extent)

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import torch
 
 import doap
 from doap import DoapError, Features, Matches
+from doap.choices import MatchGeometry
 from doap.networks.card import read_card
 from doap.networks.registry import find_weights
 
@@ -30,6 +32,11 @@ def features(**changes: Any) -> Features:
 FIRST, SECOND = features(), features()
 NOT_FINITE = FIRST.descriptors.copy()
 NOT_FINITE[3, 2] = np.nan
+
+
+def detect_and_compute(image: np.ndarray) -> object:
+    return cv2.SIFT.create().detectAndCompute(image, None)
+
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "NaN in the first": (lambda: doap.match(features(descriptors=NOT_FINITE), SECOND), "descriptor 3 of the first set"),
@@ -79,6 +86,19 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "deep image": (lambda: doap.extract_patches(IMAGE.astype(np.uint16), FRAMES, 32, 5.0), "not uint16"),
     "float tensor": (lambda: doap.extract_patches(torch.rand(9, 9), FRAMES, 32, 5.0), "not torch.float32"),  # type: ignore[arg-type]
     "image that is none": (lambda: doap.extract_patches(None, FRAMES, 32, 5.0), "not NoneType"),  # type: ignore[arg-type]
+    "part of a keypoint": (
+        lambda: doap.detect_and_describe(IMAGE, MODEL, max_keypoints=np.float32(5)),  # type: ignore[call-overload]
+        "max_keypoints must be a whole number, or None for all, not 5.0",
+    ),
+    "part of a pixel": (lambda: doap.extract_patches(IMAGE, FRAMES, 32.5, 5.0), "must be a whole number, not 32.5"),  # type: ignore[arg-type]
+    "detectAndCompute": (
+        lambda: doap.detect_and_describe(IMAGE, MODEL, detector=detect_and_compute),  # type: ignore[arg-type]
+        "a detector must return .* frames or cv2.KeyPoints, not tuple of other things",
+    ),
+    "keypoints with gradients": (
+        lambda: doap.describe_keypoints(IMAGE, [torch.ones(4, requires_grad=True)], MODEL),
+        "without gradients",
+    ),
     "shape of frames": (lambda: doap.extract_patches(IMAGE, FRAMES[:, :, :2], 32, 5.0), r"frames must be \(N, 2, 3\)"),
 }
 
@@ -89,6 +109,33 @@ def test_arguments_are_refused_in_one_line(case: str) -> None:
     with pytest.raises(DoapError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("geometry", ["fundamental", "homography"])
+def test_numbers_of_array_libraries_are_those_of_python(geometry: MatchGeometry) -> None:
+    def match(number: Callable[[float], Any]) -> Matches:
+        other = features(descriptors=FIRST.descriptors)
+        limits = {"ratio": number(0.9), "max_distance": number(1.5), "threshold": number(2.0)}
+        return doap.match(FIRST, other, geometry=geometry, **limits)
+
+    def describe(number: Callable[[float], Any], whole: Callable[[int], Any]) -> Features:
+        limits = {"max_keypoints": whole(7), "max_size": number(70.0), "min_response": number(0.02)}
+        return doap.detect_and_describe(IMAGE, MODEL, **limits)
+
+    for number in (np.float32, np.array, torch.tensor):
+        assert match(number).inliers.sum() == match(float).inliers.sum() > 20
+    expected = describe(float, int)
+    assert len(expected) == 7
+    for number, whole in ((np.float32, np.int64), (np.array, np.array), (torch.tensor, torch.tensor)):
+        np.testing.assert_array_equal(describe(number, whole).frames, expected.frames)
+    patches = doap.extract_patches(IMAGE, FRAMES, 32, 5.0)
+    np.testing.assert_array_equal(doap.extract_patches(IMAGE, FRAMES, 32, torch.tensor(5.0)), patches)  # type: ignore[arg-type]
+
+
+def test_a_detector_may_return_bfloat16() -> None:
+    frames = torch.tensor([[[4, 0, 40], [0, 4, 30]]], dtype=torch.bfloat16, requires_grad=True)
+    described = doap.detect_and_describe(IMAGE, MODEL, detector=lambda _: frames)  # type: ignore[arg-type, return-value]
+    np.testing.assert_array_equal(described.frames, [[[4, 0, 40], [0, 4, 30]]])
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:99", "abacus"])

@@ -58,7 +58,7 @@ def test_some_images_can_be_described_as_their_pixels_are_stored(tmp_path: Path)
     for name in ("plain.png", "turned.png", "other.png"):
         photo.save(tmp_path / name, exif=exif if name == "turned.png" else None)
     settings = dataclasses.replace(SETTINGS, exif_rotation=False)
-    summary = describe_folder(tmp_path, tmp_path / "f", settings, names={"plain.png", "turned.png"})
+    summary = describe_folder(tmp_path, tmp_path / "f", settings, names=iter(["plain.png", "turned.png"]))
     features = FeatureCollection(tmp_path / "f")
     assert (summary.described, features.names) == (2, ["plain.png", "turned.png"])
     assert features["turned.png"].size == (200, 260)

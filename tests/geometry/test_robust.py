@@ -88,6 +88,21 @@ def test_repeated_matches_count_once() -> None:
     assert repeated.log_nfa > log_false_alarms(480, 480, SIZE, "fundamental", 1.5)
 
 
+@pytest.mark.parametrize("geometry", ["fundamental", "homography"])
+@pytest.mark.parametrize("swap", [False, True])
+def test_matches_that_share_a_point_count_once(geometry: Geometry, swap: bool) -> None:
+    """Without the mutual test, a few features are the nearest ones of most: their matches agree on an epipole."""
+    random = np.random.default_rng(0)
+    first = random.uniform(0, (640, 480), (200, 2))
+    second = np.vstack(
+        [np.tile(random.uniform(0, (640, 480), (3, 2)), (30, 1)), random.uniform(0, (640, 480), (110, 2))]
+    )
+    points = (second, first) if swap else (first, second)
+    result = verify(*points, SIZE, geometry)
+    assert result.matrix is None
+    assert not result.inliers.any()
+
+
 def test_verification_is_repeatable() -> None:
     first, second, _ = two_views(100, 4)
     random = np.random.default_rng(0)

@@ -83,3 +83,11 @@ def test_opencv_retains_the_same_frames_as_sorting_all(limit: int | None, photo:
     keypoints = cv2.SIFT.create(enable_precise_upscale=True).detect(photo, None)
     expected = sorted(keypoints, key=lambda k: (-k.response, k.pt, k.size, k.angle))[:limit]
     np.testing.assert_array_equal(detect_dog(photo, limit), frames_from_keypoints(expected))
+
+
+@pytest.mark.parametrize("shape", [(1, 9001), (9001, 1)])
+def test_a_large_image_of_one_row_has_no_frames(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_DETECTION_PIXELS", 1000)
+    image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    assert not len(detect_dog(image))
+    assert 1 in module.halve_resolution(image).shape

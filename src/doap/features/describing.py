@@ -1,6 +1,7 @@
 """Images to features: detect keypoints, or take given ones, and describe them with a model."""
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,10 +160,7 @@ def describe_keypoints(
     frames = to_frames(keypoints)
     grey = on_device(read_image(image), model)
     responses = _responses(keypoints)
-    if extent is None:
-        extent = model.extent_for(DEFAULT_DETECTOR)
-    else:
-        check_extent(extent)
+    extent = model.extent_for(DEFAULT_DETECTOR) if extent is None else check_extent(extent)
     (features,) = describe_views([View(grey, frames, responses, (grey.shape[0], grey.shape[1]))], model, extent)
     return features
 
@@ -175,7 +173,7 @@ class DetectionOptions:
     frames: FrameShape
     max_keypoints: int | None
     min_response: float
-    max_size: int | None
+    max_size: float | None
 
     def __post_init__(self) -> None:
         check_number("min_response", self.min_response)
@@ -184,15 +182,30 @@ class DetectionOptions:
                 check_number(name, getattr(self, name))
         if self.max_size is not None and not self.max_size >= 1:
             raise DoapError(f"max_size must be at least 1 pixel, or None for no limit, not {self.max_size}")
-        if isinstance(self.max_keypoints, bool | float):
-            raise DoapError(f"max_keypoints must be a whole number, or None for all, not {self.max_keypoints}")
         if math.isnan(self.min_response):
             raise DoapError("min_response must be a number, not NaN")
+        self._to_python()
         if not isinstance(self.detector, str) and not callable(self.detector):
             raise DoapError(
                 f"a detector must be a name or a function, as cv2.ORB.create().detect is, not {self.detector!r}"
             )
         check_options(self.detector, self.frames, self.max_keypoints)
+
+    def _to_python(self) -> None:
+        """Convert numbers of array libraries, which OpenCV and NumPy do not all take, to those of Python."""
+        object.__setattr__(self, "min_response", float(self.min_response))
+        if self.max_size is not None:
+            object.__setattr__(self, "max_size", float(self.max_size))
+        if self.max_keypoints is None:
+            return
+        try:
+            if isinstance(self.max_keypoints, bool):
+                raise TypeError
+            object.__setattr__(self, "max_keypoints", operator.index(self.max_keypoints))
+        except TypeError:
+            raise DoapError(
+                f"max_keypoints must be a whole number, or None for all, not {self.max_keypoints}"
+            ) from None
 
     def describe(self, images: Sequence[Any], masks: Sequence[Mask | None], model: Descriptor) -> list[Features]:
         """Detect and describe keypoints of images, at the extent of the model for the detector."""

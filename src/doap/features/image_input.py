@@ -62,7 +62,7 @@ def split_images(images: Any) -> list[ImageLike] | None:
     return None
 
 
-def shrink_image(image: GreyImage, max_size: int | None) -> GreyImage:
+def shrink_image(image: GreyImage, max_size: float | None) -> GreyImage:
     """Shrink an image by area averaging so that its longer side has at most `max_size` pixels; None keeps it.
 
     Output pixel i covers the input from i s to (i + 1) s, with s = input side / output side.

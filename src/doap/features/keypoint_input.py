@@ -73,8 +73,10 @@ def _from_array(keypoints: Any) -> Frames:
             keypoints = keypoints.float()
     try:
         array = np.asarray(keypoints)
-    except ValueError as error:
-        raise DoapError("keypoints must be rows of equally many numbers, or OpenCV keypoints") from error
+    except (TypeError, ValueError, RuntimeError) as error:  # the others: by lists of tensors
+        raise DoapError(
+            "keypoints must be rows of equally many numbers, without gradients, or OpenCV keypoints"
+        ) from error
     if array.dtype.kind not in "fiu":
         raise DoapError(f"keypoints must be numbers or OpenCV keypoints, not {array.dtype}")
     if array.ndim == 4 and array.shape[0] == 1:

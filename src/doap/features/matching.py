@@ -61,9 +61,9 @@ def match(
     indices, distances, second_distances = _search(first, second, mutual, device)
     keep = np.ones(len(indices), bool)
     if ratio is not None:
-        keep &= distances < ratio * second_distances
+        keep &= distances < float(ratio) * second_distances
     if max_distance is not None:
-        keep &= distances <= max_distance
+        keep &= distances <= float(max_distance)
     matches = Matches(indices[keep], distances[keep], second_distances[keep], np.ones(int(keep.sum()), bool))
     return matches if geometry is None else matches.verify(first, second, geometry, threshold, cameras)
 

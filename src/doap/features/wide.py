@@ -182,7 +182,7 @@ class _Search:
             CONSISTENT_RADIUS,
             check_device(self.device),
         )
-        kept = np.flatnonzero(matched.distances < (RATIO if self.ratio is None else self.ratio) * seconds)
+        kept = np.flatnonzero(matched.distances < (RATIO if self.ratio is None else float(self.ratio)) * seconds)
         best_first = kept[np.argsort(matched.distances[kept] / seconds[kept], kind="stable")]
         distinct = distinct_matches(*matched.points(first, second), best_first, SAME_MATCH, SAME_POINT)
         matches = Matches(

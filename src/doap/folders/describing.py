@@ -1,7 +1,7 @@
 """Images of a folder to features on disk, by all cores or a GPU."""
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def describe_folder(
     output: str | Path,
     settings: DescribeSettings | None = None,
     *,
-    names: Collection[str] | None = None,
+    names: Iterable[str] | None = None,
     masks: str | Path | None = None,
     device: str = "cpu",
     engine: EngineName = "local",
@@ -133,14 +133,15 @@ def _store(store: FeatureStore, entry: _Entry, outcome: Outcome, summary: Descri
         summary.without_keypoints.append(entry.name)
 
 
-def _select(images: list[NamedImage], names: Collection[str] | None) -> list[NamedImage]:
+def _select(images: list[NamedImage], names: Iterable[str] | None) -> list[NamedImage]:
     """Return the images of these names; all if there are none."""
     if names is None:
         return images
-    unknown = sorted({*names} - {image.name for image in images})
+    chosen = {*names}
+    unknown = sorted(chosen - {image.name for image in images})
     if unknown:
         raise DoapError(f"names: no image is called {unknown[0]}; an image is named by its path relative to the folder")
-    return [image for image in images if image.name in names]
+    return [image for image in images if image.name in chosen]
 
 
 def _find_masks(folder: Path, names: list[str]) -> dict[str, Path]:

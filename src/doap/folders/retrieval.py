@@ -6,7 +6,7 @@ descriptors are added up per word (Delhumeau et al., 2013). Signed square roots 
 Bits are taken as values ±1.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ def retrieve_pairs(
     features: str | Path,
     count: int,
     *,
-    names: Collection[str] | None = None,
+    names: Iterable[str] | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> list[Pair]:

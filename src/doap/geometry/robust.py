@@ -81,6 +81,7 @@ def verify(
     a, b = _check_points(first, second)
     intrinsics = check_cameras(geometry, cameras)
     check_inlier_threshold(threshold)
+    threshold = float(threshold)  # OpenCV does not take scalar tensors
     if not _is_size(size):
         raise DoapError(f"the size of an image must be (height, width), at least one pixel each, not {size}")
     count = len(a)
@@ -93,8 +94,8 @@ def verify(
         return rejected
     if matrix is None or matrix.shape != (3, 3) or not np.isfinite(matrix).all():
         return rejected
-    # Several matches of the same two points are not independent: they count once.
-    independent = len(np.unique(np.hstack([a, b])[inliers].round(), axis=0))
+    # Matches that share a point are not independent: a degenerate geometry agrees with all matches of one point.
+    independent = min(len(np.unique(points[inliers].round(), axis=0)) for points in (a, b))
     log_nfa = log_false_alarms(count, independent, size, geometry, threshold)
     if log_nfa >= MAX_LOG_NFA:
         return rejected

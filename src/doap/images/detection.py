@@ -210,7 +210,15 @@ def _call(detector: CustomDetector, image: Grey, min_response: float) -> Detecti
         detected = detections_from_keypoints(result)
         _check_shapes(detected.frames)
         return detected
-    frames = np.asarray(result.detach().cpu() if isinstance(result, Tensor) else result)
+    if isinstance(result, Tensor):
+        result = result.detach().cpu()
+        result = result.float() if result.dtype == torch.bfloat16 else result  # which NumPy does not have
+    try:
+        frames = np.asarray(result)
+    except ValueError as error:  # such as the keypoints and descriptors of detectAndCompute
+        raise DoapError(
+            f"a detector must return (N, 2, 3) frames or cv2.KeyPoints, not {type(result).__name__} of other things"
+        ) from error
     if frames.dtype.kind not in "fiu" or frames.ndim != 3 or frames.shape[1:] != (2, 3):
         raise DoapError(f"a detector must return (N, 2, 3) frames or cv2.KeyPoints, not {frames.shape} {frames.dtype}")
     if min_response > 0:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_whole_number
 from doap.extents import check_extent
 from doap.images.full_precision import without_autocast
 from doap.images.opencv_extraction import SUPERSAMPLING, Plane, halve, is_exact, sample_patches
@@ -140,7 +140,8 @@ def extract_patches(
     Raises:
         DoapError: If the image, the size, the extent, the device or the shape of the frames is invalid.
     """
-    check_extent(extent)
+    extent = check_extent(extent)
+    check_whole_number("the side of a patch", size)
     if not size >= 1:
         raise DoapError(f"the side of a patch must be at least 1 pixel, not {size}")
     if np.shape(frames)[1:] != (2, 3):

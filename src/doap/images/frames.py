@@ -133,7 +133,9 @@ def find_bounded(find: Finder, image: Grey, limit: int | None, condition: Filter
 
 
 def halve_resolution(image: Grey) -> Grey:
-    """Halve the resolution of an image by area averaging."""
+    """Halve the resolution of an image by area averaging; a single row or column stays one."""
+    if 1 in image.shape:
+        image = np.repeat(image, 2, image.shape.index(1))
     return np.asarray(cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), np.uint8)
 
 
