@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +132,7 @@ def export_matches(
     _check_target(target, collection.path)
     groups = _unique_groups(match_collection.pairs)
     if pairs is not None:
-        check_names(match_collection.pairs)
+        _check_spaces(match_collection.pairs)
     lines = None if pairs is None else "".join(f"{first} {second}\n" for first, second in match_collection.pairs)
     digest = _digest([verified, _checked_stamps(match_collection, collection, verified)])
     bits = _bits(collection)
@@ -169,9 +169,13 @@ def pair_group(pair: Pair) -> str:
     return "/".join(name.replace("/", "-") for name in pair)
 
 
-def check_names(pairs: Iterable[Pair]) -> None:
+def check_names(pairs: Sequence[Pair]) -> None:
     """Raise a DoapError if hloc would confuse the names of images in a list of pairs."""
     _unique_groups(pairs)
+    _check_spaces(pairs)
+
+
+def _check_spaces(pairs: Iterable[Pair]) -> None:
     spaced = next((name for pair in pairs for name in pair if name.split() != [name]), None)
     if spaced is not None:
         raise DoapError(f"{spaced!r}: hloc splits names of images at spaces; rename the image and describe it again")
