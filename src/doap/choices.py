@@ -14,6 +14,9 @@ RENAMED_FRAME_SHAPES = {"oriented": "detected", "affine": "baumberg"}
 OxfordProtocol = Literal["doap", "vlbenchmarks"]
 """Rule of the Oxford benchmark by which frames take part, are matched and are counted as correct."""
 
+HPatchesNoise = Literal["overlap", "measured"]
+"""Noise of the frames in HPatches folders: as the overlaps of its paper suggest, or as measured in official patches."""
+
 Geometry = Literal["fundamental", "homography"]
 """Geometry that relates two images: any scene, or a plane (or a rotating camera)."""
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doap.choices import MAX_SEED
+from doap.choices import MAX_SEED, HPatchesNoise
 from doap.cli.console import counting_bar, say
 from doap.datasets.build.settings import HPatchesSettings
 from doap.errors import DoapError
@@ -26,8 +26,15 @@ def hpatches(
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to create, with one folder per sequence.")],
     points: Annotated[int, typer.Option(min=1, help="Maximum number of points per sequence.")] = DEFAULT.points,
     seed: Annotated[
-        int, typer.Option(min=0, max=MAX_SEED, help="Seed of the choice of points and of the jitter.")
+        int, typer.Option(min=0, max=MAX_SEED, help="Seed of the choice of points and of the noise.")
     ] = DEFAULT.seed,
+    noise: Annotated[
+        HPatchesNoise,
+        typer.Option(
+            help="Noise of the frames. overlap: frames overlap as the paper states. measured: rotation, scale and "
+            "stretch as measured in official patches, about twice as strong."
+        ),
+    ] = DEFAULT.noise,
 ) -> None:
     """Make HPatches folders from image sequences: ref, easy, hard and tough strips in the official format.
 
@@ -37,7 +44,7 @@ def hpatches(
     from doap.datasets.build.hpatches_format import make_hpatches, missing_sequences
 
     readable, failures = _find_sequences(sequences)
-    settings = HPatchesSettings(points, seed)
+    settings = HPatchesSettings(points, seed, noise)
     if not readable:
         raise DoapError("; ".join(failures))
     summaries: list[FolderSummary] = []

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from doap.choices import DEFAULT_EXTENT
+from doap.choices import DEFAULT_EXTENT, HPatchesNoise
 from doap.errors import DoapError
 from doap.extents import check_extent
 
@@ -46,11 +46,13 @@ class HPatchesSettings:
 
     Attributes:
         points: Maximum number of points per sequence.
-        seed: Determines the selection of frames and the jitter.
+        seed: Determines the selection of frames and the noise.
+        noise: Strength of the noise of the frames.
     """
 
     points: int = 1500
     seed: int = 0
+    noise: HPatchesNoise = "overlap"
 
 
 @dataclass(frozen=True)
