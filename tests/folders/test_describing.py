@@ -65,6 +65,12 @@ def test_some_images_can_be_described_as_their_pixels_are_stored(tmp_path: Path)
     np.testing.assert_array_equal(features["turned.png"].frames, features["plain.png"].frames)
 
 
+def test_one_text_is_no_list_of_names(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(DoapError, match=r"^names: '05\.png' is one text; give a list of names, \['05\.png'\]$"):
+        describe_folder(photos, tmp_path / "f", SETTINGS, names="05.png")
+    assert not (tmp_path / "f").exists()
+
+
 def test_a_name_of_no_image_is_refused(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(DoapError, match=r"^names: no image is called nowhere\.png; an image is named by its path"):
         describe_folder(photos, tmp_path / "f", SETTINGS, names={"b c/ü.png", "nowhere.png"})

@@ -137,6 +137,8 @@ def _select(images: list[NamedImage], names: Iterable[str] | None) -> list[Named
     """Return the images of these names; all if there are none."""
     if names is None:
         return images
+    if isinstance(names, str):
+        raise DoapError(f"names: {names!r} is one text; give a list of names, [{names!r}]")
     chosen = {*names}
     unknown = sorted(chosen - {image.name for image in images})
     if unknown:

@@ -45,6 +45,7 @@ def calibrate(
     descriptor, card = load(model, fast=False), find_card(model)
     if card is None:
         raise DoapError(f"{model}: has no card to write the ranges on")
+    int8.check_has_int8(descriptor)
     paths = find_photos(photos)
     patches = _extract_patches(paths, descriptor, keypoints)
     ranges = [round(largest, 3) for largest in int8.calibrate(descriptor, patches)]

@@ -79,15 +79,20 @@ def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
     return inputs
 
 
-def _fold(model: Descriptor) -> LayeredNetwork:
-    """Return the network of a model in float64 with folded batch normalisation."""
-    network = model.network
-    if type(network) not in (L2Net, Tiny, Windows):  # subclasses of L2Net compute more than its layers
+def check_has_int8(model: Descriptor) -> None:
+    """Raise a `DoapError` if a model has no int8 form."""
+    network = type(model.network)
+    if network not in (L2Net, Tiny, Windows):  # subclasses of L2Net compute more than its layers
         raise DoapError(
-            f"{model.name}: {type(network).__name__} has no int8 form, only L2Net, Tiny and Windows have; "
+            f"{model.name}: {network.__name__} has no int8 form, only L2Net, Tiny and Windows have; "
             "load it without int8"
         )
-    folded = fold_normalisation(deepcopy(network).eval().cpu().double())
+
+
+def _fold(model: Descriptor) -> LayeredNetwork:
+    """Return the network of a model in float64 with folded batch normalisation."""
+    check_has_int8(model)
+    folded = fold_normalisation(deepcopy(model.network).eval().cpu().double())
     assert isinstance(folded, LayeredNetwork)
     return folded
 
