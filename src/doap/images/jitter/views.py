@@ -3,7 +3,8 @@
 Geometry varies as the frames of a detector do: the frame is rotated, shifted, scaled and stretched, and its plane is
 tilted. Light varies as that of a camera does: gamma, contrast, a gradient across the patch, blur and noise. There are
 three levels, named as in HPatches. A frame overlaps its jittered copy by about 0.85 (easy), 0.72 (hard) and 0.60
-(tough) on average.
+(tough) on average, as its paper states; official patches are rotated twice as far, see
+`doap.datasets.build.hpatches_format`.
 """
 
 import math
