@@ -1,6 +1,7 @@
 # make demo       set up, match an image pair, train two small descriptors and show the result
 # make test       set up, then lint, types and tests
 # make test-slow  the slow tests: killed and parallel trainings, whole studies, the demo, the wheel
+# make test-all   both kinds of tests in one run, which imports everything once; no lint
 # make lint       ruff and mypy
 # make campaign   attack doap for ten minutes: damaged files, kills, full disks; out/campaign/index.html
 # make docs       build the documentation into out/site
@@ -15,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker per core, each with one thread: faster than one process with all cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo test test-slow campaign docs lint clean help
+.PHONY: demo test test-slow test-all campaign docs lint clean help
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -43,6 +44,9 @@ test: lint
 
 test-slow: $(READY)
 	$(PYTEST) -m slow
+
+test-all: $(READY)
+	$(PYTEST)
 
 campaign: $(READY)
 	PYTHONPATH=tools:tests OMP_NUM_THREADS=1 $(BIN)/python -m campaign

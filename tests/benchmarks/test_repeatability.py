@@ -27,7 +27,7 @@ def test_every_pair_that_overlaps_by_half_is_found() -> None:
     mapped = transform_frames(overlaps.first, HOMOGRAPHY)
     i, j = (n.ravel() for n in np.indices((len(mapped), len(overlaps.second))))
     grow = np.array([3, 3, 1], np.float32)
-    counted = counted_overlap(mapped[i] * grow, overlaps.second[j] * grow, 80)
+    counted = counted_overlap(mapped[i] * grow, overlaps.second[j] * grow, 50)
     computed = np.zeros((len(mapped), len(overlaps.second)))
     computed[tuple(overlaps.pairs.T)] = overlaps.overlap
     half = counted > 0.5

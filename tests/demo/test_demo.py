@@ -14,7 +14,7 @@ from PIL import Image
 import doap
 from doap import networks
 from doap.datasets.sets.patch_set import PatchSet
-from doap.demo import evaluation, photos, training
+from doap.demo import evaluation, photos, stereo, training
 from doap.demo.page import verdict, write_page
 from doap.demo.run import MARK, PAGE, STEREO_PICTURE, DemoResult, run_demo
 from doap.errors import DoapError
@@ -75,6 +75,8 @@ def _short() -> Iterator[None]:
         patch.setattr(training, "RECIPES", recipes)
         patch.setattr(training, "POINTS", 40)
         patch.setattr(evaluation, "COPIES", 2)
+        patch.setattr(evaluation, "KEYPOINTS", 200)
+        patch.setattr(stereo, "KEYPOINTS", 500)
         patch.setattr(photos, "TRAIN", photos.TRAIN[1:3])
         patch.setattr(photos, "TEST", photos.TEST[:1])
         yield
@@ -83,6 +85,11 @@ def _short() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def result(folder: Path, steps: list[str], fractions: list[float]) -> DemoResult:
     return run_demo(folder / "out", steps.append, lambda done, _text: fractions.append(done))
+
+
+@pytest.fixture(scope="module")
+def page(result: DemoResult, folder: Path) -> str:
+    return write_page(result, folder / "out", 61.0).read_text()
 
 
 def test_the_image_pair_is_matched_and_drawn_first(
@@ -96,23 +103,22 @@ def test_the_image_pair_is_matched_and_drawn_first(
     assert max(fractions) == pytest.approx(1.0)
 
 
-def test_the_page_shows_the_numbers_of_the_result(result: DemoResult, folder: Path) -> None:
-    text = write_page(result, folder / "out", 61.0).read_text()
+def test_the_page_shows_the_numbers_of_the_result(result: DemoResult, page: str, folder: Path) -> None:
     rows = result.evaluation.means
     assert {row["descriptor"] for row in rows} == {
         "SIFT", "RootSIFT", SHIPPED, *training.RECIPES, *(f"{name} untrained" for name in training.RECIPES),
     }  # fmt: skip
     for row in rows:
-        assert f"<td>{row['descriptor']}</td><td>{row['mAP']:.1f}</td>" in text
+        assert f"<td>{row['descriptor']}</td><td>{row['mAP']:.1f}</td>" in page
     images = Images()
-    images.feed(text)
+    images.feed(page)
     assert len(images.sources) == 5
     for name in images.sources:
         with Image.open(folder / "out" / name) as image:
             image.verify()
-    assert f"{int(result.stereo.matches.inliers.sum())} of them on one epipolar geometry" in text
-    assert f'<tr class="ours"><td>{SHIPPED}</td>' in text
-    assert f"Shipped with doap: {SHIPPED}." in text
+    assert f"{int(result.stereo.matches.inliers.sum())} of them on one epipolar geometry" in page
+    assert f'<tr class="ours"><td>{SHIPPED}</td>' in page
+    assert f"Shipped with doap: {SHIPPED}." in page
 
 
 def test_a_shipped_model_scores_as_it_does_alone(result: DemoResult) -> None:
@@ -158,8 +164,8 @@ def test_what_no_demo_made_is_kept(tmp_path: Path, steps: list[str], name: str) 
     assert not (tmp_path / MARK).exists()
 
 
+@pytest.mark.usefixtures("page")
 def test_all_output_is_guarded(result: DemoResult, folder: Path) -> None:
-    write_page(result, folder / "out", 61.0)
     names = {path.name for path in (folder / "out").iterdir()}
     assert names == {MARK, "patches", "descriptors", *result.runs, STEREO_PICTURE, *PAGE}
 

@@ -27,14 +27,18 @@ NAMES = [
     "rocket",
     "text",
 ]
+FEW = ["astronaut", "brick", "moon"]
+SIDE = 112  # pixels; of smaller crops, twenty keypoints are not found in each
 
 
-def write_photos(folder: Path) -> None:
-    """Write twelve crops of photos of scikit-image, enough for a collection of single photos."""
+def write_photos(folder: Path, names: list[str]) -> None:
+    """Write small crops of photos of scikit-image."""
     folder.mkdir(parents=True)
-    for name in NAMES:
+    for name in names:
         photo = getattr(skimage.data, name)()
-        Image.fromarray(photo[:160, :160]).convert("RGB").save(folder / f"{name}.jpg", quality=95)
+        top, left = ((length - SIDE) // 2 for length in photo.shape[:2])
+        crop = Image.fromarray(photo[top : top + SIDE, left : left + SIDE])
+        crop.convert("RGB").save(folder / f"{name}.jpg", quality=95)
 
 
 def write_set(path: Path) -> None:
@@ -48,8 +52,9 @@ def write_set(path: Path) -> None:
 def written_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder, written once."""
     folder = tmp_path_factory.mktemp("workspace")
-    for name in ("photos", "held-out", "my-photos", "day1"):
-        write_photos(folder / name)
+    write_photos(folder / "photos", NAMES)  # a collection of single photos needs twelve
+    for name in ("held-out", "my-photos", "day1"):
+        write_photos(folder / name, FEW)
     (folder / "day2").mkdir()
     shutil.copy(folder / "day1" / "moon.jpg", folder / "day2" / "moon2.jpg")
     (folder / "masks" / "day1").mkdir(parents=True)

@@ -133,7 +133,7 @@ def test_the_inference_form_computes_the_same(architecture: Architecture) -> Non
 def test_the_int8_form_is_close(surround: int) -> None:
     torch.manual_seed(1)
     model = Descriptor(build(Architecture(width=8, dimensions=32, surround=surround)), "real", 24.0, "surround").eval()
-    patches = torch.randint(0, 256, (150, 8, 8), dtype=torch.uint8)
+    patches = torch.randint(0, 256, (100, 8, 8), dtype=torch.uint8)
     patches = F.interpolate(patches[:, None].float(), size=model.input_size, mode="bilinear")[:, 0].to(torch.uint8)
     integers = quantize(model, calibrate(model, patches.numpy()))
     with torch.no_grad():

@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,12 +45,20 @@ main()
 """
 
 
-@pytest.fixture
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """liberty, notredame and yosemite, small, and a small recipe."""
-    monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
+@pytest.fixture(scope="session")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """liberty, notredame and yosemite, small; not to be written to."""
+    folder = tmp_path_factory.mktemp("scenes")
     for seed, name in enumerate(("liberty", "notredame", "yosemite")):
-        learnable_phototour(tmp_path / name, seed=seed)
+        learnable_phototour(folder / name, seed=seed)
+    return folder
+
+
+@pytest.fixture
+def folders(scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the scenes, and a small recipe."""
+    monkeypatch.setenv("DOAP_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(scenes, tmp_path, dirs_exist_ok=True)
     (tmp_path / "small.yaml").write_text(SMALL)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as the killed process has, so that sums round alike

@@ -222,6 +222,7 @@ def test_a_result_is_of_all_sequences_and_options(
     target = replace(paper_targets()["figure-oxford"], trainings=(), baselines=("sift",))
     plan = make_plan([target], own, tmp_path / "runs", is_quick=True)
     writer = ResultWriter(plan, tmp_path, tmp_path / "binarised")
+    monkeypatch.setattr(results, "QUICK_KEYPOINTS", 60)
     writer.write(target)
     write_sequence(own.path("oxford") / "bark", seed=3)
     writer.write(target)
