@@ -1,7 +1,6 @@
 # make demo       set up, match an image pair, train two small descriptors and show the result
-# make test       set up, then lint, types and tests
+# make test       set up, then lint, types and tests; TESTS=all also runs the slow tests
 # make test-slow  the slow tests: killed and parallel trainings, whole studies, the demo, the wheel
-# make test-all   both kinds of tests in one run, which imports everything once; no lint
 # make lint       ruff and mypy
 # make campaign   attack doap for ten minutes: damaged files, kills, full disks; out/campaign/index.html
 # make docs       build the documentation into out/site
@@ -16,7 +15,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker per core, each with one thread: faster than one process with all cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo test test-slow test-all campaign docs lint clean help
+# Which tests make test runs; both kinds in one run import everything once.
+TESTS := fast
+SELECTION_fast := -m "not slow"
+SELECTION_slow := -m slow
+SELECTION_all :=
+
+.PHONY: demo test test-slow run-tests campaign docs lint clean help
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -39,14 +44,13 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-test: lint
-	$(PYTEST) -m "not slow"
+test: lint run-tests
 
-test-slow: $(READY)
-	$(PYTEST) -m slow
+test-slow: TESTS := slow
+test-slow: run-tests
 
-test-all: $(READY)
-	$(PYTEST)
+run-tests: $(READY)
+	$(PYTEST) $(SELECTION_$(TESTS))
 
 campaign: $(READY)
 	PYTHONPATH=tools:tests OMP_NUM_THREADS=1 $(BIN)/python -m campaign
