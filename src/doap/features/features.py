@@ -202,7 +202,7 @@ class Features:
             DoapError: If entries are missing or disagree, or the features come from another model.
         """
         entries: dict[str, Any] = dict(record)
-        require(entries, ("frames", "descriptors", "size", "model"), where)
+        require(entries, ("frames", "descriptors", "size", "model"), where, "features")
         try:
             height, width = entries["size"].tolist()
             features = cls(
