@@ -50,6 +50,15 @@ def test_the_strongest_are_those_of_largest_response() -> None:
         unknown.strongest(5)
 
 
+@pytest.mark.parametrize("type_", [np.uint8, np.int8, np.uint16, np.float16])
+def test_responses_of_any_type_are_ranked(type_: type[np.number[Any]]) -> None:
+    features = random_features(4)
+    least = 0 if np.issubdtype(type_, np.unsignedinteger) else -128
+    responses = np.array([least, 3, 127, 3]).astype(type_)
+    strongest = doap.Features(features.frames, features.descriptors, features.size, "test", responses).strongest(4)
+    np.testing.assert_array_equal(strongest.frames, features.frames[[2, 1, 3, 0]])
+
+
 def test_features_and_matches_are_printed_in_one_line() -> None:
     features = random_features(20, "binary")
     assert repr(features) == "Features(20 keypoints of 640x480 pixels, 32 uint8, test)"

@@ -100,6 +100,21 @@ def test_a_file_of_a_folder_has_a_group_per_image(tmp_path: Path) -> None:
         doap.Features.load(path)
 
 
+def test_matches_and_features_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    features, path = random_features(5), tmp_path / "pairs.h5"
+    matches = doap.match(features, features)
+    with h5py.File(path, "w") as file:
+        write_group(file.create_group("a.jpg/b.jpg"), matches.to_record())
+    with pytest.raises(doap.DoapError, match=r"holds several records; name one, for example pair='a\.jpg/b\.jpg'"):
+        doap.Matches.load(path)
+    assert len(doap.Matches.load(path, pair="a.jpg/b.jpg")) == 5
+    with pytest.raises(doap.DoapError, match="has no entry 'frames'; these are no features written by doap"):
+        doap.Features.load(path, image="a.jpg/b.jpg")
+    features.save(tmp_path / "image.npz")
+    with pytest.raises(doap.DoapError, match="has no entry 'indices'; these are no matches written by doap"):
+        doap.Matches.load(tmp_path / "image.npz")
+
+
 def test_folders_may_be_called_as_entries_are(tmp_path: Path) -> None:
     path = tmp_path / "folder.h5"
     with h5py.File(path, "w") as file:
@@ -157,7 +172,7 @@ def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
         with pytest.raises(doap.DoapError, match=r"image\.npz: damaged \("):
             doap.Features.load(path)
     np.savez(path, frames=record["frames"])
-    with pytest.raises(doap.DoapError, match="has no entry 'descriptors'; it was not written by doap"):
+    with pytest.raises(doap.DoapError, match="has no entry 'descriptors'; these are no features written by doap"):
         doap.Features.load(path)
     np.savez(path, frames=np.array([{}], object))
     with pytest.raises(doap.DoapError, match=r"image\.npz: damaged"):

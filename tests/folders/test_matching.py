@@ -117,6 +117,9 @@ def test_no_geometry_and_the_essential_matrix(described: Path, tmp_path: Path) -
     matches = MatchCollection(tmp_path / "none.h5")["a.png", "b c/a.png"]
     assert matches.inliers.all()
     assert matches.matrix is None
+    assert len(MatchCollection(tmp_path / "none.h5")[["a.png", "b c/a.png"]]) == len(matches)  # type: ignore[index]
+    with pytest.raises(DoapError, match=r"a pair must be the names of two images, not 'a\.png'"):
+        MatchCollection(tmp_path / "none.h5")["a.png"]  # type: ignore[index]
     posed = MatchSettings(geometry="essential", intrinsics=(400.0, 400.0, 150.0, 150.0))
     match_pairs(described, pairs, tmp_path / "posed.h5", posed, workers=1)
     matches = MatchCollection(tmp_path / "posed.h5")["a.png", "b c/a.png"]

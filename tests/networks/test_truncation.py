@@ -1,6 +1,7 @@
 """Models of prefixes: their descriptors are those of the whole model, cut."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +86,21 @@ def test_descriptors_are_prefixes_and_the_network_an_ordinary_one(
         assert (saved.name, saved.prefixes) == (short.name, short.prefixes)
         np.testing.assert_array_equal(describe_patches(patches, saved), describe_patches(patches, short))
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "message"),
+    [
+        (64.5, "dimensions must be a whole number, not 64.5"),
+        ("64", "dimensions must be a whole number, not '64'"),
+        (-64, "doap-tiny-128: dimensions must be at least 1, not -64"),
+        (0, "doap-tiny-128: dimensions must be at least 1, not 0"),
+    ],
+)
+def test_a_wrong_length_is_not_called_a_missing_file(dimensions: Any, message: str) -> None:
+    with pytest.raises(DoapError) as error:
+        doap.load("doap-tiny-128", dimensions=dimensions)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["doap-128", "doap-256b", "doap-st-128", "doap-st-256b", "doap-tiny-128"])

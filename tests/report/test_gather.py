@@ -38,6 +38,14 @@ def test_all_results_in_a_folder_are_read(folder: Path) -> None:
     assert [path.name for path in gathered.left_out] == ["run.json"]
 
 
+def test_folders_named_as_results_are_left_out(folder: Path) -> None:
+    for name in ("old.json", "patches.png"):
+        (folder / name).mkdir()
+    gathered = gather([folder])
+    assert len(gathered.results) == 2
+    assert [path.name for path in gathered.left_out] == ["old.json", "patches.png", "run.json"]
+
+
 def test_files_come_in_the_order_given(folder: Path) -> None:
     gathered = gather([folder / "b.json", folder / "a.json"])
     assert [result.benchmark for _, result in gathered.results] == ["oxford", "hpatches"]

@@ -107,7 +107,8 @@ class Features:
             raise DoapError("the responses of these features are unknown; select them by index: features[indices]")
         if count < 0:
             raise DoapError(f"the number of features must not be negative: {count}")
-        return self[np.argsort(-self.responses, kind="stable")[:count]]
+        falling = -self.responses.astype(np.float64)  # minus an integer of NumPy may wrap around
+        return self[np.argsort(falling, kind="stable")[:count]]
 
     def to_cv2(self) -> list[cv2.KeyPoint]:
         """Return the keypoints as OpenCV's: size = 2 scale, orientation as angle; affine shape is lost.
@@ -201,7 +202,7 @@ class Features:
             DoapError: If entries are missing or disagree, or the features come from another model.
         """
         entries: dict[str, Any] = dict(record)
-        require(entries, ("frames", "descriptors", "size", "model"), where)
+        require(entries, ("frames", "descriptors", "size", "model"), where, "features")
         try:
             height, width = entries["size"].tolist()
             features = cls(

@@ -167,7 +167,7 @@ class Matches:
             DoapError: If the file is missing, damaged or of a newer version.
         """
         where = f"{path}: {pair}" if pair else str(path)
-        return cls.from_record(load_record(path, pair), where)
+        return cls.from_record(load_record(path, pair, "pair"), where)
 
     def to_record(self) -> Record:
         """Return the entries of a file; see `doap.features.storage`."""
@@ -178,7 +178,7 @@ class Matches:
     def from_record(cls, record: Record, where: str) -> "Matches":
         """Return the matches of the entries of a file; `where` names it in messages."""
         entries: dict[str, Any] = dict(record)
-        require(entries, ARRAYS, where)
+        require(entries, ARRAYS, where, "matches")
         try:
             return cls(*(entries[name] for name in ARRAYS), *(entries.get(name) for name in OPTIONAL))
         except (DoapError, AttributeError, TypeError) as error:

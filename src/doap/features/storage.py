@@ -46,12 +46,13 @@ def save_record(path: str | Path, record: Record) -> None:
         raise DoapError(f"{path}: cannot be written ({error.strerror or error}); choose another path") from error
 
 
-def load_record(path: str | Path, image: str | None = None) -> Record:
+def load_record(path: str | Path, image: str | None = None, argument: str = "image") -> Record:
     """Read the record of a .npz or .h5 file.
 
     Args:
         path: File to read.
         image: Name of the group in an HDF5 file; None for the file itself.
+        argument: What the caller names the group by, for messages.
 
     Raises:
         DoapError: If the file is missing, damaged, or of a newer version.
@@ -70,7 +71,7 @@ def load_record(path: str | Path, image: str | None = None) -> Record:
         import h5py
 
         with h5py.File(path, "r") as file:
-            return read_group(_find_group(file, path, image), f"{path}: {image}" if image else str(path))
+            return read_group(_find_group(file, path, image, argument), f"{path}: {image}" if image else str(path))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, MemoryError) as error:  # by h5py
         raise DoapError(f"{path}: damaged or not a file of features or matches; make it again") from error
 
@@ -131,10 +132,11 @@ def _scalar(value: NDArray[Any]) -> Any:
     return item.decode() if isinstance(item, bytes) else item
 
 
-def _find_group(file: "h5py.File", path: Path, image: str | None) -> "h5py.Group":
+def _find_group(file: "h5py.File", path: Path, image: str | None, argument: str) -> "h5py.Group":
     if image is None:
         if not any(_is_array(file, name) for name in ("frames", "indices")):
-            raise DoapError(f"{path}: holds several records; name one, for example image={_first_record(file)!r}")
+            example = f"{argument}={_first_record(file)!r}"
+            raise DoapError(f"{path}: holds several records; name one, for example {example}")
         return file
     group = get_child(file, image)
     if not hasattr(group, "items"):
@@ -163,8 +165,8 @@ def check_real(name: str, array: object) -> None:
         raise DoapError(f"{name} must be numbers, not {array.dtype}")
 
 
-def require(record: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
-    """Raise a `DoapError` if a record lacks one of the entries."""
+def require(record: Mapping[str, Any], names: tuple[str, ...], where: str, what: str) -> None:
+    """Raise a `DoapError` if a record lacks one of the entries; `what` names the records that have them."""
     missing = [name for name in names if name not in record]
     if missing:
-        raise DoapError(f"{where}: has no entry {missing[0]!r}; it was not written by doap")
+        raise DoapError(f"{where}: has no entry {missing[0]!r}; these are no {what} written by doap")

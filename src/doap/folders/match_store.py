@@ -26,7 +26,7 @@ from doap.folders.hdf5 import (
     unwritable,
     write_sorted,
 )
-from doap.folders.pairs import Pair, in_blocks
+from doap.folders.pairs import Pair, in_blocks, to_pair
 from doap.folders.settings import Identity, check_identity
 from doap.parsing.array_files import read_archive
 from doap.parsing.hdf5_files import HDF5_SUFFIXES
@@ -73,7 +73,7 @@ class MatchCollection:
     def __getitem__(self, pair: Pair) -> "Matches":
         from doap.features import Matches
 
-        return Matches.load(self.path, pair=group_name(pair))
+        return Matches.load(self.path, pair=group_name(to_pair(pair)))
 
     def verified_counts(self) -> dict[Pair, int]:
         """Return the number of verified matches of every pair, without reading the matches."""

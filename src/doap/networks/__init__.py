@@ -3,7 +3,7 @@
 import os
 import re
 
-from doap.errors import DoapError
+from doap.errors import DoapError, check_whole_number
 
 # Not in the registry, so that the command line can print it without importing torch.
 DEFAULT_MODEL = "doap-128"
@@ -13,11 +13,15 @@ def with_length(name_or_path: str, dimensions: int | None) -> str:
     """Return the name of a prefix of a model, `NAME@64`; without a length, the name itself.
 
     Raises:
-        DoapError: If the name has another length already, or there is a file or folder of the new name.
+        DoapError: If the length is no positive whole number, the name has another length already, or there is a file
+            or folder of the new name.
     """
     if dimensions is None or split_length(name_or_path)[1] == dimensions:
         return name_or_path
-    name = f"{name_or_path}@{dimensions}"
+    check_whole_number("dimensions", dimensions)
+    if dimensions < 1:
+        raise DoapError(f"{name_or_path}: dimensions must be at least 1, not {dimensions}")
+    name = f"{name_or_path}@{int(dimensions)}"
     if split_length(name)[1] is None and split_name(name)[1] is not None:
         raise DoapError(f"{name}: is a file or folder, not the prefix of {name_or_path}; rename it")
     return name

@@ -92,7 +92,7 @@ def gather(paths: Sequence[Path]) -> ReportInput:
         for file in files:
             try:
                 _add(gathered, file)
-            except DoapError:
+            except (DoapError, OSError):  # the latter: a folder named so, or a file that cannot be read
                 gathered.left_out.append(file)
     return gathered
 

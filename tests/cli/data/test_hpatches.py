@@ -73,3 +73,16 @@ def test_an_error_is_one_line(doap: Doap, arguments: tuple[object, ...], message
     assert (status, error.count("\n")) == (1, 1)
     assert message in error
     assert not Path("new").exists()
+
+
+def test_other_noise_than_that_of_the_folder_is_named(doap: Doap, tmp_path: Path) -> None:
+    write_sequence(tmp_path / "v_one", 0)
+    Path("made").mkdir()
+    for noise, stored, other in (
+        ("measured", '{"points": 20, "seed": 0}', '{"points": 20, "seed": 0, "noise": "measured"}'),
+        ("overlap", '{"points": 20, "seed": 0, "noise": "measured"}', '{"points": 20, "seed": 0}'),
+    ):
+        Path("made/made.json").write_text(stored)
+        status, _, error = doap("data", "hpatches", "v_one", "-o", "made", "--points", 20, "--noise", noise)
+        assert (status, error.count("\n")) == (1, 1)
+        assert f"made: was started with other settings, {stored}, not {other}; use them" in error

@@ -160,8 +160,12 @@ def test_a_set_that_gives_no_pair_leaves_nothing(tmp_path: Path) -> None:
     maker = FrameSetMaker()
     points = sample_points(30, 0)  # in both photos, but too few
     maker.add("a", "tracks", {"a/0.png": crop_photo(0), "a/1.png": crop_photo(1)}, [points, points])
-    with pytest.raises(DoapError, match="no image pair can be made"):
+    with pytest.raises(DoapError, match=r"no image pair can be made .* no photo is single; add photos"):
         make_pairs(maker.frame_set(), tmp_path / "pairs", PairSettings())
+    single = FrameSetMaker()
+    single.add("b", "views", {"b/0.png": crop_photo(0)}, [points])
+    with pytest.raises(DoapError, match=r"no image pair can be made .* no single photo is used, by singles=0"):
+        make_pairs(single.frame_set(), tmp_path / "pairs", PairSettings(singles=0))
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "there").mkdir()
     with pytest.raises(DoapError, match="there: exists already"):

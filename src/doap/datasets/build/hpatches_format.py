@@ -83,7 +83,9 @@ def missing_sequences(
     elif not file.is_file():
         raise DoapError(f"{output}: exists already; remove it or choose another name")
     elif (stored := printable(file.read_text(encoding="utf-8", errors="replace"))) != content:
-        raise DoapError(f"{output}: was started with other settings, {stored}; use them or choose another name")
+        raise DoapError(
+            f"{output}: was started with other settings, {stored}, not {content}; use them or choose another name"
+        )
     missing = [sequence for sequence in sequences if not (output / sequence.name).exists()]
     if not missing and sequences:
         raise DoapError(f"{output}: exists already and has all sequences; remove it or choose another name")

@@ -71,9 +71,9 @@ def make_pairs(data: FrameSet, target: Path, settings: PairSettings, progress: P
             rows += _write_pairs(data, scene, folder, settings)
             progress(done, len(scenes))
         if not rows:
+            singles = "no photo is single; add photos" if settings.singles else "no single photo is used, by singles=0"
             raise DoapError(
-                f"no image pair can be made from {data}: no two photos share {MIN_SHARED_GROUPS} groups, and no photo "
-                "is single; add photos"
+                f"no image pair can be made from {data}: no two photos share {MIN_SHARED_GROUPS} groups, and {singles}"
             )
         with (folder / "pairs.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, (*COLUMNS, "scene"), lineterminator="\n")
