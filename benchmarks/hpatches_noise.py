@@ -29,15 +29,15 @@ COLUMNS = ("rotation, degrees", "scale, log2", "stretch, log2", "shift, scales")
 
 def register(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64] | None:
     """Return the affine map, (2, 3), from the pixels of a patch to those of another; None if they do not align."""
-    images = [cv2.GaussianBlur(patch.astype(np.float32), (0, 0), BLUR) for patch in (first, second)]
-    everywhere = np.ones(first.shape, np.uint8)  # a mask, without which OpenCV's types allow no size of its filter
+    reference, other = (cv2.GaussianBlur(patch.astype(np.float32), (0, 0), BLUR) for patch in (first, second))
+    everywhere = np.ones_like(first)  # a mask, without which OpenCV's types allow no size of its filter
     best, correlation = None, CORRELATION
     for angle, shift in STARTS:
         turn = cv2.getRotationMatrix2D((CENTRE[0], CENTRE[1]), angle, 1.0)
         turn[:, 2] += shift
         try:
             value, matrix = cv2.findTransformECC(
-                *images, turn.astype(np.float32), cv2.MOTION_AFFINE, ITERATIONS, everywhere, 1
+                reference, other, turn.astype(np.float32), cv2.MOTION_AFFINE, ITERATIONS, everywhere, 1
             )
         except cv2.error:  # it does not converge
             continue
