@@ -47,7 +47,7 @@ def ended(training: Training, seconds: float = 60) -> bool:
 def test_a_training_sends_all_events_and_leaves_loadable_weights(
     images: list[tuple[str, Grey]], tmp_path: Path
 ) -> None:
-    training = Training(images, "real", 3)
+    training = Training(images, "real", 10)
     events: list[AnyEvent] = [event for batch in training.events(0.5) for event in batch]
     data = next(event for event in events if isinstance(event, Data))
     assert (data.train, data.val) == (3, 1)
