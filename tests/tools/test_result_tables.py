@@ -18,6 +18,11 @@ def test_the_page_has_the_tables_of_the_results(path: Path) -> None:
     assert result_tables.filled(path) == path.read_text(encoding="utf-8"), "run python tools/result_tables.py"
 
 
+@pytest.mark.parametrize("path", sorted(result_tables.RESULTS.glob("*.json")), ids=lambda path: path.name)
+def test_a_result_names_no_path_of_a_machine(path: Path) -> None:
+    assert re.findall(r'"(?:/|~/)\w[^"]*"', path.read_text(encoding="utf-8")) == []
+
+
 def test_the_studies_that_were_measured_are_those_that_ship() -> None:
     commands = re.findall(
         r"^doap study (\S+) (.+)$", (result_tables.DOCS / "study.md").read_text(encoding="utf-8"), re.MULTILINE
