@@ -80,6 +80,8 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         retrieve_pairs(tmp_path, 1.5)  # type: ignore[arg-type]
     with pytest.raises(DoapError, match="must be at least 1, not 0"):
         retrieve_pairs(tmp_path, 0)
+    with pytest.raises(DoapError, match=r"^names: '0-0\.jpg' is one text; give a list of names"):
+        retrieve_pairs(tmp_path, 1, names="0-0.jpg")
     (tmp_path / "0-0.jpg.npz").unlink()
     empty = Features(np.zeros((0, 2, 3), np.float32), np.zeros((0, 32), np.float32), (9, 9), "model")
     empty.save(tmp_path / "empty.jpg.npz")

@@ -10,7 +10,7 @@ import numpy as np
 from doap.errors import DoapError
 from doap.folders.feature_store import FeatureStore, LongNameError, feature_store
 from doap.folders.image_tasks import DEVICE_WORKERS, Failure, ImageFile, Outcome, describe_images, start_loading
-from doap.folders.images import NamedImage, find_images
+from doap.folders.images import NamedImage, find_images, unique_names
 from doap.folders.settings import DescribeSettings, file_stamp
 from doap.locking import only_writer
 from doap.parallel import EngineName, open_engine
@@ -137,9 +137,7 @@ def _select(images: list[NamedImage], names: Iterable[str] | None) -> list[Named
     """Return the images of these names; all if there are none."""
     if names is None:
         return images
-    if isinstance(names, str):
-        raise DoapError(f"names: {names!r} is one text; give a list of names, [{names!r}]")
-    chosen = {*names}
+    chosen = unique_names(names)
     unknown = sorted(chosen - {image.name for image in images})
     if unknown:
         raise DoapError(f"names: no image is called {unknown[0]}; an image is named by its path relative to the folder")

@@ -24,6 +24,13 @@ class NamedImage:
     path: Path
 
 
+def unique_names(names: Iterable[str]) -> set[str]:
+    """Return names of images as a set; a text, whose letters would be taken for names, is a `DoapError`."""
+    if isinstance(names, str):
+        raise DoapError(f"names: {names!r} is one text; give a list of names, [{names!r}]")
+    return set(names)
+
+
 def find_images(paths: Iterable[Path]) -> list[NamedImage]:
     """List the images among files, and in folders and below, sorted by name.
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from doap.errors import DoapError, check_whole_number
 from doap.folders.collection import FeatureCollection
+from doap.folders.images import unique_names
 from doap.folders.pairs import Pair
 from doap.types import Descriptors, Progress, no_progress
 
@@ -58,7 +59,7 @@ def retrieve_pairs(
     if count < 1:
         raise DoapError(f"the number of images to retrieve must be at least 1, not {count}")
     collection = FeatureCollection(features)
-    chosen = collection.names if names is None else sorted(set(names))
+    chosen = collection.names if names is None else sorted(unique_names(names))
     words = learn_words(collection, WORDS, seed, chosen)
     described, rows = [], []
     for done, name in enumerate(chosen, 1):
