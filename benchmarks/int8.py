@@ -38,13 +38,13 @@ from doap.evaluation.image_pairs.reading import PairReader
 from doap.evaluation.image_pairs.scoring import score_pair
 from doap.networks.descriptor import Descriptor
 from doap.networks.inference import optimize_for_inference
-from doap.networks.int8.layers import Layer, read_layers
+from doap.networks.int8.layers import Layer, Sum, read_layers
 from doap.networks.int8.operands import choose_operands
 from doap.networks.network import PatchNetwork, normalise, split_extents
 from doap.types import Descriptors, Frames, Grey
 from machine import RESULTS, write_result
 
-MODELS = ("doap-128", "doap-256b", "doap-tiny-128", "doap-tiny-256b")
+MODELS = ("doap-128", "doap-256b", "doap-large-128", "doap-tiny-128", "doap-tiny-256b")
 BATCH, BATCHES = 128, 8
 DETECTOR, EXTENT, KEYPOINTS = "dog", 12.0, 1000
 LIMITS = {"u8s8": 4.0, "s8s8": 4.0, "u8u8": 1.0}
@@ -68,13 +68,19 @@ class OnnxFloat(PatchNetwork):
         return torch.from_numpy(self.session.run(None, {"patches": normalise(parts).numpy()})[0])
 
 
-def float_graph(layers: Sequence[Layer], size: int) -> bytes:
+def float_graph(layers: Sequence[Layer | Sum], size: int) -> bytes:
     """Return the float32 graph of a network, as onnxruntime computes it fastest: convolutions in NCHW."""
     nodes: list[NodeProto] = []
     constants: list[TensorProto] = []
-    values = "patches"
+    values, layer_inputs = "patches", []
     for index, (before, layer) in enumerate(pairwise([None, *layers])):
         assert layer is not None
+        layer_inputs.append(values)
+        if isinstance(layer, Sum):
+            nodes.append(helper.make_node("Add", [values, layer_inputs[layer.first]], [f"layer{index}"]))
+            nodes.append(helper.make_node("Relu", [f"layer{index}"], [f"relu{index}"]))
+            values = f"relu{index}"
+            continue
         inputs = [values, f"weight{index}", f"bias{index}"]
         constants += [
             numpy_helper.from_array(array.astype(np.float32), name)
@@ -85,7 +91,7 @@ def float_graph(layers: Sequence[Layer], size: int) -> bytes:
             strides = [layer.stride] * 2
             nodes.append(helper.make_node("Conv", inputs, [output], pads=[layer.padding] * 4, strides=strides))
         else:
-            if before is not None and before.is_convolution:
+            if isinstance(before, Sum) or (before is not None and before.is_convolution):
                 nodes.append(helper.make_node("Transpose", [values], ["nhwc"], perm=[0, 2, 3, 1]))
                 columns = np.array([-1, layer.weight.shape[1]])
                 constants.append(numpy_helper.from_array(columns, "columns"))
@@ -96,11 +102,13 @@ def float_graph(layers: Sequence[Layer], size: int) -> bytes:
         if layer.relu:
             nodes.append(helper.make_node("Relu", [output], [f"relu{index}"]))
             values = f"relu{index}"
+    last = layers[-1]
+    assert isinstance(last, Layer)
     graph = helper.make_graph(
         nodes,
         "float32",
         [helper.make_tensor_value_info("patches", TensorProto.FLOAT, ["N", 1, size, size])],
-        [helper.make_tensor_value_info("activations", TensorProto.FLOAT, ["N", len(layers[-1].bias)])],
+        [helper.make_tensor_value_info("activations", TensorProto.FLOAT, ["N", len(last.bias)])],
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -150,11 +158,11 @@ class Mixed:
         return method.describe_frames(image, frames)
 
 
-def measure_accuracy(folder: Path) -> dict[str, dict[str, float]]:
+def measure_accuracy(folder: Path, models: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return AP by sequence and the mean over sequences of every model in float32, int8 and mixed."""
     extractor, cache = PatchExtractor("cpu"), DescriptorCache()
     describers: list[Method | Mixed] = []
-    for name in MODELS:
+    for name in models:
         pair = [
             Method(label, name, model, EXTENT, extractor, cache, DETECTOR)
             for label, model in ((name, doap.load(name, fast=False)), (f"{name}, int8", doap.load(name, int8=True)))
@@ -180,18 +188,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="threads of the CPU; all by default")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--oxford", type=Path, help="folder of the Oxford sequences")
-    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--models", nargs="+", default=list(MODELS), help="accuracy keeps the rows of other models")
     parser.add_argument("--try", dest="dry_run", action="store_true", help="write nothing")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     if options.oxford:
-        accuracy = measure_accuracy(options.oxford)
+        accuracy = measure_accuracy(options.oxford, options.models)
         for name, sequences in accuracy.items():
             print(f"{name}: " + ", ".join(f"{sequence} {value:.2f}" for sequence, value in sequences.items()))
         if not options.dry_run:
+            output = RESULTS / "int8-oxford.json"
+            others = {} if set(MODELS) <= set(options.models) else json.loads(output.read_text())["AP %"]
             settings = {"detector": DETECTOR, "extent": EXTENT, "keypoints": KEYPOINTS}
-            (RESULTS / "int8-oxford.json").write_text(json.dumps({**settings, "AP %": accuracy}, indent=1) + "\n")
+            output.write_text(json.dumps({**settings, "AP %": others | accuracy}, indent=1) + "\n")
         return
     speeds = {}
     for name in options.models:

@@ -1,11 +1,7 @@
-import pytest
 import torch
 from torch import nn
 
-from doap import DoapError
 from doap.networks.architecture import Architecture, shapes_of
-from doap.networks.descriptor import Descriptor
-from doap.networks.int8 import quantize
 from doap.networks.residual import Residual, ResidualBlock
 
 MAX_PARAMETERS = 9_700_000  # 40 MB of float32, with the card
@@ -75,10 +71,3 @@ def test_a_block_adds_its_normalised_branch_to_its_input() -> None:
     before = maps.clone()
     torch.testing.assert_close(block(maps), expected, atol=1e-3, rtol=1e-3)
     assert torch.equal(maps, before)
-
-
-def test_there_is_no_int8_form() -> None:
-    model = Descriptor(Residual(16, width=4).eval(), "real", 12.0, "deep")
-    with pytest.raises(DoapError, match="deep: Residual has no int8 form, only L2Net, Tiny and Windows have") as caught:
-        quantize(model, [1.0])
-    assert "\n" not in str(caught.value)

@@ -56,19 +56,16 @@ def test_shipped_models_are_calibrated_by_path_or_as_a_copy(
 
 def test_errors_are_one_line(doap: Doap, tmp_path: Path) -> None:
     copy_model(tmp_path)
-    architecture = Architecture(network="residual", width=4)
-    residual = package.Descriptor(build_network(architecture), "real", 12.0, "residual")
-    registry.save(residual, tmp_path / "residual.safetensors", architecture)
+    architecture = Architecture(network="hynet", width=4)
+    hynet = package.Descriptor(build_network(architecture), "real", 12.0, "hynet")
+    registry.save(hynet, tmp_path / "hynet.safetensors", architecture)
     Image.fromarray(np.zeros((64, 64), np.uint8)).save(tmp_path / "black.png")
     for arguments, message in (
         (("own.safetensors", "black.png"), "0 patches are too few to calibrate"),
         (("own.safetensors", "none.png"), "none.png: no such file"),
         (("rootsift", "black.png"), "rootsift: has no card"),
         # Before the photos are looked for.
-        (
-            ("residual.safetensors", "none.png"),
-            "residual: Residual has no int8 form",
-        ),
+        (("hynet.safetensors", "none.png"), "hynet: HyNet has no int8 form, only L2Net, Residual, Tiny and Windows"),
     ):
         status, _, errors = doap("calibrate", *arguments)
         assert (status, errors.count("\n")) == (1, 1)

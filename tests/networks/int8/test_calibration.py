@@ -9,7 +9,7 @@ from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor
 from doap.networks.int8 import calibrate
 from doap.networks.int8.calibration import best_range
-from doap.networks.int8.layers import layer_inputs, read_layers
+from doap.networks.int8.layers import Layer, layer_inputs, read_layers
 
 
 def test_values_without_outliers_keep_their_range() -> None:
@@ -38,7 +38,7 @@ def random_patches(count: int) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (count, 32, 32), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("network", ["l2net", "tiny", "windows"])
+@pytest.mark.parametrize("network", ["l2net", "residual", "tiny", "windows"])
 def test_one_range_per_layer_of_its_inputs(network: str) -> None:
     architecture = Architecture.model_validate({"network": network, "width": 8, "dimensions": 256})
     model = Descriptor(build_network(architecture).eval(), "real", 12.0, "small")
@@ -50,12 +50,13 @@ def test_one_range_per_layer_of_its_inputs(network: str) -> None:
         assert 0.2 * values.abs().max() * 0.99 <= largest <= values.abs().max() * 1.01
 
 
-@pytest.mark.parametrize("network", ["l2net", "tiny", "windows"])
+@pytest.mark.parametrize("network", ["l2net", "residual", "tiny", "windows"])
 def test_the_layers_compute_the_network(network: str) -> None:
     architecture = Architecture.model_validate({"network": network, "width": 8, "dimensions": 256})
     model = Descriptor(build_network(architecture).eval(), "real", 12.0, "small")
     patches = torch.from_numpy(random_patches(4)[:, None]).float()
     layers, inputs = read_layers(model), layer_inputs(model, patches)
+    assert isinstance(layers[-1], Layer)
     last = inputs[-1].permute(0, 2, 3, 1).flatten(1) if inputs[-1].ndim == 4 else inputs[-1]
     computed = last.double().numpy() @ layers[-1].weight.T + layers[-1].bias
     np.testing.assert_allclose(computed, model.network(patches).detach().numpy(), rtol=1e-3, atol=1e-4)

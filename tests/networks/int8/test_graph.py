@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
-from doap.networks.int8.graph import block_size, build_graph, widen_first_layer
-from doap.networks.int8.layers import Layer
+from doap.networks.int8.graph import build_graph, widen_first_layer
+from doap.networks.int8.layers import Layer, Sum
 from doap.networks.int8.operands import Operands, sums_are_exact
 from doap.networks.int8.quantization import Quantization, quantize_weights
 
@@ -38,26 +38,21 @@ def split_patches(patches: NDArray[np.float32], surroundings: int) -> NDArray[np
 
 
 def run_reference(
-    layers: Sequence[Layer], ranges: Sequence[float], patches: NDArray[np.float32]
+    layers: Sequence[Layer | Sum], ranges: Sequence[float], patches: NDArray[np.float32]
 ) -> NDArray[np.float64]:
     """Compute the activations of (N, 1, S, S) patches with exact sums of integers."""
     quantization = Quantization.from_range(ranges[0], signed=True)
     axes = (1, 2, 3)
     normalised = (patches - patches.mean(axes, keepdims=True)) / np.sqrt(patches.var(axes, keepdims=True) + 1e-6)
     values = quantization.quantize(normalised)
+    inputs: list[NDArray[np.float64]] = []
     for index, layer in enumerate(layers):
-        quantized = quantize_weights(layer.weight, layer.bias, quantization.scale)
-        centred = values.astype(np.int64) - int(quantization.zero_point)
-        if layer.is_convolution:
-            sums = convolve(centred, quantized.weight, layer.stride, layer.padding)
-            sums += quantized.bias.reshape(1, -1, 1, 1)
-            scale = (quantized.scale * quantization.scale).reshape(1, -1, 1, 1)
-        else:
-            # Maps of the parts of a patch follow each other.
-            rows = centred.transpose(0, 2, 3, 1).reshape(-1, layer.weight.shape[1]) if centred.ndim == 4 else centred
-            sums = rows @ quantized.weight.T.astype(np.int64) + quantized.bias
-            scale = quantized.scale * quantization.scale
-        outputs: NDArray[np.float64] = np.multiply(sums, scale, dtype=np.float64)
+        inputs.append(quantization.dequantize(values).astype(np.float64))
+        outputs = (
+            inputs[index] + inputs[layer.first]
+            if isinstance(layer, Sum)
+            else compute_layer(layer, values, quantization)
+        )
         if index == len(layers) - 1:
             return outputs
         quantization = Quantization.from_range(ranges[index + 1], signed=not layer.relu)
@@ -65,17 +60,32 @@ def run_reference(
     raise AssertionError("no layer")
 
 
+def compute_layer(layer: Layer, values: NDArray[np.uint8], quantization: Quantization) -> NDArray[np.float64]:
+    """Compute the output of a layer of the quantised maps or rows `values`."""
+    quantized = quantize_weights(layer.weight, layer.bias, quantization.scale)
+    centred = values.astype(np.int64) - int(quantization.zero_point)
+    if layer.is_convolution:
+        sums = convolve(centred, quantized.weight, layer.stride, layer.padding) + quantized.bias.reshape(1, -1, 1, 1)
+        scale = (quantized.scale * quantization.scale).reshape(1, -1, 1, 1)
+    else:
+        # Maps of the parts of a patch follow each other.
+        rows = centred.transpose(0, 2, 3, 1).reshape(-1, layer.weight.shape[1]) if centred.ndim == 4 else centred
+        sums, scale = rows @ quantized.weight.T.astype(np.int64) + quantized.bias, quantized.scale * quantization.scale
+    outputs: NDArray[np.float64] = np.multiply(sums, scale, dtype=np.float64)
+    return outputs
+
+
 def _padding(stride: int, side: int) -> int:
     """Return the padding that divides the side of a map by the stride."""
     return (side - stride + 1) // 2
 
 
+def sample(*shape: int) -> NDArray[np.float64]:
+    scale = float(np.prod(shape[1:])) ** -0.5
+    return np.random.default_rng(shape).normal(scale=scale, size=shape)
+
+
 def random_layers(first_stride: int, first_side: int, parts: int = 1) -> list[Layer]:
-    random = np.random.default_rng(1)
-
-    def sample(*shape: int) -> NDArray[np.float64]:
-        return random.normal(scale=np.prod(shape[1:]) ** -0.5, size=shape)
-
     side = 16 // first_stride // 2
     return [
         Layer(sample(8, 1, first_side, first_side), sample(8), True, first_stride, _padding(first_stride, first_side)),
@@ -94,17 +104,49 @@ def test_sums_are_those_of_integers(
 ) -> None:
     if not sums_are_exact(operands):
         pytest.skip(f"onnxruntime saturates sums of {operands} on this CPU")
-    layers = random_layers(stride, side, parts=surroundings + 1)
-    size, block = 16 << surroundings, block_size(layers[0])
+    check_graph(random_layers(stride, side, parts=surroundings + 1), ranges, operands, surroundings)
+
+
+@pytest.mark.parametrize("operands", get_args(Operands))
+@pytest.mark.parametrize("surroundings", [0, 1])
+@pytest.mark.parametrize("scale", [1.0, 0.1], ids=["fitting", "saturating"])
+def test_blocks_add_integers(operands: Operands, scale: float, surroundings: int) -> None:
+    """Of three blocks, one of three layers; the sum of the last is read by a linear layer."""
+    if not sums_are_exact(operands):
+        pytest.skip(f"onnxruntime saturates sums of {operands} on this CPU")
+
+    def conv(inputs: int, outputs: int, relu: bool = True, stride: int = 1) -> Layer:
+        return Layer(sample(outputs, inputs, 3, 3), sample(outputs), relu, stride, 1)
+
+    layers: list[Layer | Sum] = [
+        conv(1, 8),
+        *(conv(8, 8), conv(8, 8), conv(8, 8, relu=False), Sum(1)),
+        conv(8, 12, stride=2),
+        *(conv(12, 12), conv(12, 12, relu=False), Sum(6)),
+        *(conv(12, 12), conv(12, 12, relu=False), Sum(9)),
+        Layer(sample(6, (surroundings + 1) * 12 * 8 * 8), sample(6), False),
+    ]
+    ranges = [scale * (1 + 0.2 * index) for index in range(len(layers))]
+    # One value that is rounded the other way changes all activations of its patch, one of nine.
+    check_graph(layers, ranges, operands, surroundings, share=0.7)
+
+
+def check_graph(
+    layers: Sequence[Layer | Sum], ranges: Sequence[float], operands: Operands, surroundings: int, share: float = 0.9
+) -> None:
+    """Compare onnxruntime with the sums of integers; a `share` of the activations must be equal."""
+    size = 16 << surroundings
     patches = np.random.default_rng(2).normal(size=(9, 1, size, size)).astype(np.float32)
-    graph = build_graph(layers, ranges, size, operands, surroundings)
+    graph, block = build_graph(layers, ranges, size, operands, surroundings)
     session = InferenceSession(graph, providers=["CPUExecutionProvider"])
     activations = session.run(None, {"patches": patches.reshape(9, size, size // block, block)})[0]
     expected = run_reference(layers, ranges, split_patches(patches, surroundings))
     # onnxruntime scales the sums in float32: a value halfway between two integers may be rounded the other way.
-    step = ranges[-1] / 127 * np.abs(layers[-1].weight).max()
+    last = layers[-1]
+    assert isinstance(last, Layer)
+    step = ranges[-1] / 127 * np.abs(last.weight).max()
     assert np.abs(activations - expected).max() <= 2 * step
-    assert np.mean(np.abs(activations - expected) < step / 100) > 0.9
+    assert np.mean(np.abs(activations - expected) < step / 100) > share
 
 
 @pytest.mark.parametrize(("stride", "side"), [(1, 3), (2, 7), (2, 9), (1, 5), (4, 8)])

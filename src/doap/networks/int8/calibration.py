@@ -23,7 +23,7 @@ def calibrate(model: Descriptor, patches: NDArray[np.uint8]) -> list[float]:
     smaller one clips more values.
 
     Args:
-        model: Model loaded with `fast=False`, an L2Net, a Tiny or a Windows.
+        model: Model loaded with `fast=False`, an L2Net, a Residual, a Tiny or a Windows.
         patches: (N, S, S) uint8 patches like those that will be described, of photos that are not tested on; a few
             thousand are enough.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from doap.networks.int8.graph_builder import GraphBuilder, Operand
-from doap.networks.int8.layers import Layer
+from doap.networks.int8.layers import Layer, Sum
 from doap.networks.int8.operands import Operands
 from doap.networks.int8.quantization import Quantization, QuantizedWeights, quantize_weights
 
@@ -23,42 +23,50 @@ NORMALISATION_EPSILON = 1e-6  # of `doap.networks.network.normalise`
 
 
 def build_graph(
-    layers: Sequence[Layer], ranges: Sequence[float], size: int, operands: Operands, surroundings: int = 0
-) -> bytes:
+    layers: Sequence[Layer | Sum], ranges: Sequence[float], size: int, operands: Operands, surroundings: int = 0
+) -> tuple[bytes, int]:
     """Build the int8 graph of a network.
 
     Args:
-        layers: Convolutions, then linear layers.
+        layers: Convolutions and sums, then linear layers.
         ranges: Largest magnitude of the input of each layer.
         size: Side of the patches.
         operands: Types in which activations and weights are stored.
         surroundings: Number of larger extents that the first layer reads beside the centre, see `split_extents`.
 
     Returns:
-        Serialised ONNX model that maps (N, size, size / b, b) float patches with grey values in 0..255, b of
-        `block_size`, to (N, dimensions) float activations.
+        Serialised ONNX model that maps (N, size, size / b, b) float patches with grey values in 0..255 to (N,
+        dimensions) float activations; and b, the pixels per block, from `block_size`.
     """
     quantizations = [
         Quantization.from_range(largest, signed=index == 0 or not layers[index - 1].relu)
         for index, largest in enumerate(ranges)
     ]
     graph = _Graph(operands)
-    block, layer_size = block_size(layers[0]), size >> surroundings
+    first, last = layers[0], layers[-1]
+    assert not isinstance(first, Sum), "a sum is behind the layers of its block"
+    assert not isinstance(last, Sum), "a linear layer comes last"
+    block, layer_size = block_size(first), size >> surroundings
     shape = (layer_size, layer_size // block, block)
     values = _add_normalisation(graph, _add_split(graph, size, surroundings, shape) if surroundings else INPUT, shape)
-    values = graph.add_node("QuantizeLinear", [values, *graph.add_quantization(quantizations[0])])
+    inputs = [graph.add_node("QuantizeLinear", [values, *graph.add_quantization(quantizations[0])])]
     for index, layer in enumerate(layers):
-        quantized = quantize_weights(layer.weight, layer.bias, quantizations[index].scale)
-        input_, output = quantizations[index], (*quantizations[index + 1 :], None)[0]
-        if layer.is_convolution:
+        values, input_, output = inputs[index], quantizations[index], (*quantizations[index + 1 :], None)[0]
+        if isinstance(layer, Sum):
             assert output is not None, "a linear layer comes last"
+            values = _add_sum(graph, values, inputs[layer.first], input_, quantizations[layer.first], output)
+        elif layer.is_convolution:
+            assert output is not None, "a linear layer comes last"
+            quantized = quantize_weights(layer.weight, layer.bias, input_.scale)
             first_size = layer_size if index == 0 else None
             values = _add_convolution(graph, values, layer, quantized, input_, output, first_size)
         else:
-            if layers[index - 1].is_convolution:
+            if not _is_linear(layers[index - 1]):
                 values = graph.add_node("Reshape", [values, np.array([-1, layer.weight.shape[1]])])
+            quantized = quantize_weights(layer.weight, layer.bias, input_.scale)
             values = _add_linear(graph, values, quantized, input_, output)
-    return graph.serialise(values, (size, size // block, block), len(layers[-1].bias))
+        inputs.append(values)
+    return graph.serialise(inputs[-1], (size, size // block, block), len(last.bias)), block
 
 
 def block_size(first: Layer) -> int:
@@ -189,6 +197,18 @@ def _add_convolution(
         return values
     side = first_size // layer.stride
     return graph.add_node("Reshape", [values, graph.add_constant(np.array([0, side, side, len(layer.bias)]))])
+
+
+def _add_sum(
+    graph: _Graph, branch: str, shortcut: str, branch_: Quantization, shortcut_: Quantization, output: Quantization
+) -> str:
+    """Add the sum of a residual block; the output has no negative integers, which is ReLU."""
+    inputs = [branch, *graph.add_quantization(branch_), shortcut, *graph.add_quantization(shortcut_)]
+    return graph.add_node("QLinearAdd", [*inputs, *graph.add_quantization(output)], domain="com.microsoft")
+
+
+def _is_linear(layer: Layer | Sum) -> bool:
+    return isinstance(layer, Layer) and not layer.is_convolution
 
 
 def _add_linear(

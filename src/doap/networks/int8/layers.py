@@ -15,8 +15,12 @@ from doap.networks.inference import fold_normalisation
 from doap.networks.l2net import L2Net
 from doap.networks.layers.convolutions import WholeMapConvolution
 from doap.networks.network import LayeredNetwork
+from doap.networks.residual import Residual, ResidualBlock
 from doap.networks.small.tiny import Tiny
 from doap.networks.small.windows import Windows
+
+Computed = nn.Conv2d | nn.Linear | ResidualBlock
+"""Modules whose inputs are quantised; the input of a residual block is here what it adds to its own."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +48,31 @@ class Layer:
         return self.weight.ndim == 4
 
 
-def read_layers(model: Descriptor) -> list[Layer]:
-    """Return the layers of a model in float64, the last convolution of L2Net as a linear layer.
+@dataclass(frozen=True)
+class Sum:
+    """The sum of a residual block, followed by ReLU: its input is the output of the layer before it.
+
+    Attributes:
+        first: Index of the first layer of the block, whose input is added.
+        relu: True, as of a layer.
+    """
+
+    first: int
+    relu: bool = True
+
+
+def read_layers(model: Descriptor) -> list[Layer | Sum]:
+    """Return the layers of a model in float64, the last convolution as a linear layer.
 
     Raises:
-        DoapError: If the model is no L2Net, Tiny or Windows.
+        DoapError: If the model is no L2Net, Residual, Tiny or Windows.
     """
-    modules = [module for module in _fold(model).layers if isinstance(module, nn.Conv2d | nn.Linear | nn.ReLU)]
-    layers = []
+    modules = [module for module in _modules(_fold(model)) if isinstance(module, Computed | nn.ReLU)]
+    layers: list[Layer | Sum] = []
     for module, following in zip(modules, [*modules[1:], None], strict=True):
-        if isinstance(module, nn.Conv2d | nn.Linear):
+        if isinstance(module, ResidualBlock):
+            layers.append(Sum(len(layers) - _count_layers(module)))
+        elif isinstance(module, nn.Conv2d | nn.Linear):
             layers.append(_read_layer(module, relu=isinstance(following, nn.ReLU)))
     return layers
 
@@ -63,7 +82,7 @@ def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
     """Compute the input of every layer in floats.
 
     Args:
-        model: An L2Net, a Tiny or a Windows.
+        model: An L2Net, a Residual, a Tiny or a Windows.
         patches: (N, 1, S, S) float, grey values in 0..255.
 
     Returns:
@@ -72,21 +91,36 @@ def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
     """
     network = _fold(model)
     inputs, values = [], network.first_input(patches.double())
-    for module in network.layers:
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            inputs.append(values.float())
-        values = F.relu(values) if isinstance(module, nn.ReLU) else module(values)  # not in place
-    return inputs
+    for module in _modules(network):
+        if isinstance(module, Computed):
+            inputs.append(values)
+        if isinstance(module, ResidualBlock):
+            values = F.relu(values + inputs[-1 - _count_layers(module)])
+        else:
+            values = F.relu(values) if isinstance(module, nn.ReLU) else module(values)  # not in place
+    return [values.float() for values in inputs]
 
 
 def check_has_int8(model: Descriptor) -> None:
     """Raise a `DoapError` if a model has no int8 form."""
     network = type(model.network)
-    if network not in (L2Net, Tiny, Windows):  # subclasses of L2Net compute more than its layers
+    if network not in (L2Net, Residual, Tiny, Windows):  # subclasses of L2Net compute more than its layers
         raise DoapError(
-            f"{model.name}: {network.__name__} has no int8 form, only L2Net, Tiny and Windows have; "
+            f"{model.name}: {network.__name__} has no int8 form, only L2Net, Residual, Tiny and Windows have; "
             "load it without int8"
         )
+
+
+def _modules(network: LayeredNetwork) -> list[nn.Module]:
+    """Return the modules of a network in their order: the layers of a residual block, then the block, for its sum."""
+    modules: list[nn.Module] = []
+    for module in network.layers:
+        modules += [*module.layers, module] if isinstance(module, ResidualBlock) else [module]
+    return modules
+
+
+def _count_layers(block: ResidualBlock) -> int:
+    return sum(isinstance(module, nn.Conv2d) for module in block.layers)
 
 
 def _fold(model: Descriptor) -> LayeredNetwork:

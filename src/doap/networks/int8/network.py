@@ -27,7 +27,7 @@ def quantize(model: Descriptor, ranges: Sequence[float]) -> Descriptor:
     """Return the int8 form of a model; its descriptors can be matched with those of the model.
 
     Args:
-        model: Model loaded with `fast=False`, an L2Net, a Tiny or a Windows; not modified.
+        model: Model loaded with `fast=False`, an L2Net, a Residual, a Tiny or a Windows; not modified.
         ranges: Largest magnitude of the input of each layer, from `calibrate`.
 
     Raises:
@@ -44,7 +44,7 @@ def build_int8_graph(
     """Build the int8 graph of a model, see `build_graph`.
 
     Args:
-        model: Model loaded with `fast=False`, an L2Net, a Tiny or a Windows.
+        model: Model loaded with `fast=False`, an L2Net, a Residual, a Tiny or a Windows.
         ranges: Largest magnitude of the input of each layer, from `calibrate`.
         operands: Types of activations and weights; by default those for this CPU, from `choose_operands`.
 
@@ -58,14 +58,13 @@ def build_int8_graph(
     if not ranges:
         raise DoapError(f"{model.name}: its card has no activation ranges; run: doap calibrate MODEL PHOTOS")
     try:
-        from doap.networks.int8.graph import block_size, build_graph
+        from doap.networks.int8.graph import build_graph
         from doap.networks.int8.operands import choose_operands
     except ModuleNotFoundError as error:
         raise DoapError(f"{error.name} is not installed; run: pip install 'doap[onnx]'") from error
     if len(ranges) != len(layers) or not all(0 < largest < float("inf") for largest in ranges):
         raise DoapError(f"{model.name}: activation ranges must be {len(layers)} positive numbers; calibrate it again")
-    graph = build_graph(layers, ranges, model.input_size, operands or choose_operands(), model.network.surroundings)
-    return graph, block_size(layers[0])
+    return build_graph(layers, ranges, model.input_size, operands or choose_operands(), model.network.surroundings)
 
 
 class Int8Network(PatchNetwork):
@@ -77,7 +76,7 @@ class Int8Network(PatchNetwork):
     Args:
         graph: Model from `build_graph`.
         network: The network that it computes.
-        block: Pixels per block of the input of the graph, from `block_size`.
+        block: Pixels per block of the input of the graph, from `build_graph`.
     """
 
     graph: Tensor
