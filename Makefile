@@ -20,6 +20,9 @@ TESTS := fast
 SELECTION_fast := -m "not slow"
 SELECTION_slow := -m slow
 SELECTION_all :=
+ifeq ($(origin SELECTION_$(TESTS)),undefined)
+$(error TESTS=$(TESTS): must be fast, slow or all)
+endif
 
 .PHONY: demo test test-slow run-tests campaign docs lint clean help
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from doap import list_models
 from doap.evaluation.harness.result import Result, read_result
 from doap.evaluation.harness.table import Row, Table, number
-from doap.evaluation.hpatches.tables import HEADLINES, NOISE, mean_score
+from doap.evaluation.hpatches.tables import HEADLINES, NOISE_COLUMNS, mean_score
 from doap.evaluation.image_pairs.tables import oxford_tables, sequence_table
 from doap.evaluation.phototour.tables import phototour_table
 from doap.evaluation.romepatches.tables import romepatches_table
@@ -122,12 +122,13 @@ def hpatches_summary(result: Result) -> list[Table]:
     for model in result.methods:
         own = {"descriptor": model["name"]}
         cells = [mean_score(result, own, HEADLINES[t], {"rule": r}) for t in tasks for r in ("official", "tie-aware")]
-        noises = [mean_score(result, own, HEADLINES["matching"], at, {"rule": "official"}) for at in NOISE.values()]
+        matching = {**own, **HEADLINES["matching"], "rule": "official"}
+        noises = [mean_score(result, matching, noise) for noise in NOISE_COLUMNS.values()]
         rows.append((cells[2 * tasks.index("matching")] or 0, (model["name"], [*cells, *noises])))
     columns = [f"{task}, {rule}" for task in tasks for rule in ("official", "tie-aware")]
     return [
         Table(
-            ("descriptor", *columns, *(f"matching, {noise}" for noise in NOISE)),
+            ("descriptor", *columns, *(f"matching, {noise}" for noise in NOISE_COLUMNS)),
             tuple(Row((name, *(number(cell, 2) for cell in cells))) for _, (name, cells) in sorted(rows)[::-1]),
         )
     ]

@@ -1,4 +1,4 @@
-"""The exception for errors that a user can cause, and checks of arguments."""
+"""The exception for errors that a user can cause, checks of arguments, and counts in messages."""
 
 import operator
 import os
@@ -92,3 +92,15 @@ def check_path(name: str, value: object) -> None:
 
 def _shown(value: object) -> str:
     return repr(value) if isinstance(value, str | bytes | int | float) else type(value).__name__
+
+
+def inflect(count: int, singular: str, plural: str = "") -> str:
+    """Return a noun or a verb in the form for a count: the plural, by default with an s, unless there is one.
+
+    Example:
+        >>> [f"{count} {inflect(count, 'photo')}" for count in (0, 1, 2)]
+        ['0 photos', '1 photo', '2 photos']
+        >>> inflect(1, "has", "have")
+        'has'
+    """
+    return singular if count == 1 else plural or f"{singular}s"

@@ -9,7 +9,7 @@ import torch
 from benchmarks.hpatches_noise import COLUMNS, measure, noise_of, register
 
 from doap.choices import HPatchesNoise
-from doap.datasets.build.hpatches_format import NOISE, choose_frames, cut_strips
+from doap.datasets.build.hpatches_format import NOISE_LEVELS, choose_frames, cut_strips
 from doap.datasets.official.hpatches import IMAGES, write_hpatches_folder
 from doap.images.extraction import extract_patches
 
@@ -58,7 +58,7 @@ def test_made_folders_have_the_noise_of_official_ones(
     """The noise that is `measured` equals the official one; the overlaps of the paper are reached with half of it."""
     images, homographies = [photo] * (IMAGES + 1), np.stack([np.eye(3)] * (IMAGES + 1))
     frames = choose_frames(images, homographies, 60, np.random.default_rng(0))
-    strips, _ = cut_strips(images, homographies, frames, NOISE[noise], torch.Generator().manual_seed(0))
+    strips, _ = cut_strips(images, homographies, frames, NOISE_LEVELS[noise], torch.Generator().manual_seed(0))
     write_hpatches_folder(tmp_path / "made", strips)
     ratios = noise_medians(tmp_path / "made") / official
     assert (ratios[[ROTATION, SCALE, STRETCH]] > least).all(), ratios

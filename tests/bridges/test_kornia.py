@@ -243,6 +243,20 @@ def test_no_keypoints(name: str) -> None:
         assert KF.LAFDescriptor(PatchDescriptor(model), 32)(blank, lafs).shape == (2, 0, dimensions)
 
 
+@pytest.mark.parametrize(("name", "packed", "length"), [(REAL, False, 128), (BINARY, False, 256), (BINARY, True, 32)])
+def test_a_batch_without_images_gives_what_kornias_modules_give(name: str, packed: bool, length: int) -> None:
+    images, lafs, mask = torch.rand(0, 3, 60, 50), torch.zeros(0, 5, 2, 3), torch.ones(0, 1, 60, 50)
+    theirs = KF.LAFDescriptor(KF.SIFTDescriptor(32), 32)(images.mean(1, keepdim=True), lafs)
+    model = doap.load(name)
+    descs = FrameDescriptor(model, packed)(images, lafs)
+    assert descs.shape[:2] == theirs.shape[:2]
+    assert descs.shape[2] == length
+    assert descs.dtype == (torch.uint8 if packed else torch.float32)
+    actual = DoapFeature(model, packed=packed)(images, mask)
+    assert [tuple(part.shape) for part in actual] == [(0, 0, 2, 3), (0, 0), (0, 0, length)]
+    assert [part.dtype for part in actual] == [torch.float32, torch.float32, descs.dtype]
+
+
 @pytest.mark.parametrize(("name", "fast"), [(REAL, False), (BINARY, True)])
 def test_half_precision(name: str, fast: bool, photo: Grey) -> None:
     image = tensor(photo)
@@ -304,6 +318,7 @@ def test_cuda_gives_the_features_of_the_cpu(name: str, photo: Grey) -> None:
         (lambda: PatchDescriptor(doap.load(REAL), packed=True), f"{REAL} has no bits to pack; use packed=False"),
         (lambda: DoapFeature(torch.nn.Identity()), "the model must be one that doap.load returns, not Identity"),  # type: ignore[arg-type]
         (lambda: DoapFeature(doap.load(REAL))(torch.rand(60, 60)), r"images must be \(B, 1, H, W\) or \(B, 3, H, W\)"),
+        (lambda: DoapFeature(doap.load(REAL))(torch.rand(0, 2, 60, 60)), r"images must be .* not \(0, 2, 60, 60\)"),
         (lambda: DoapFeature(doap.load(REAL))(255 * torch.rand(1, 1, 60, 60)), r"must have values in 0\.\.1"),
         (lambda: DoapFeature(doap.load(REAL), -1)(torch.rand(1, 1, 60, 60)), "-1"),
         (lambda: DoapFeature(doap.load(REAL), detector="sift")(torch.rand(1, 1, 60, 60)), "sift"),

@@ -52,6 +52,23 @@ def test_seeds_beyond_those_of_torch_are_refused(doap: Doap, subcommand: list[st
     assert (status, "Invalid value for '--seed'" in errors, str(MAX_SEED) in errors) == (2, True, True)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("match", "a.png", "b.png", "--json", "-"),
+        ("match", "-", "b.png"),
+        ("describe", "photos", "-o-"),
+        ("data", "build", "photos", "-", "-o", "set"),
+        ("eval", "warped", "sift", "--data", "photos", "--csv=-"),
+    ],
+    ids=" ".join,
+)
+def test_standard_input_and_output_are_refused(doap: Doap, tmp_path: Path, command: tuple[str, ...]) -> None:
+    message = "doap: -: standard input and output are not supported; name a file or folder\n"
+    assert doap(*command) == (1, "", message)
+    assert not any(tmp_path.iterdir())
+
+
 def test_the_installed_command_runs() -> None:
     command = Path(sys.executable).parent / "doap"
     shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)

@@ -62,6 +62,7 @@ def test_responses_of_any_type_are_ranked(type_: type[np.number[Any]]) -> None:
 def test_features_and_matches_are_printed_in_one_line() -> None:
     features = random_features(20, "binary")
     assert repr(features) == "Features(20 keypoints of 640x480 pixels, 32 uint8, test)"
+    assert repr(features[:1]) == "Features(1 keypoint of 640x480 pixels, 32 uint8, test)"
     matches = doap.match(features, features, geometry=None)
     assert repr(matches) == "Matches(20 matches, 20 inliers, None)"
 

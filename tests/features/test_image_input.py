@@ -8,7 +8,7 @@ import pytest
 import skimage
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from doap import DoapError
 from doap.features.image_input import read_image, shrink_image, split_images
@@ -50,6 +50,20 @@ def test_every_form_of_a_colour_image_gives_pillows_luma(image: Any) -> None:
 )
 def test_every_form_of_a_grey_image_is_itself(image: Any) -> None:
     np.testing.assert_array_equal(np.asarray(read_image(image)), LUMA)
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp"])
+def test_an_opened_image_is_turned_upright_as_its_file(tmp_path: Path, suffix: str) -> None:
+    path, exif = tmp_path / f"turned{suffix}", Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(COLOUR[:300]).save(path, exif=exif)
+    with Image.open(path) as image:
+        stored = np.asarray(image)
+        grey = read_image(image)
+        assert image.size == (512, 300)  # that of the user is not changed
+        np.testing.assert_array_equal(grey, read_image(ImageOps.exif_transpose(image)))
+    np.testing.assert_array_equal(grey, read_image(path))
+    np.testing.assert_array_equal(grey, read_image(np.rot90(stored, -1)))
 
 
 def test_a_mirrored_row_can_be_a_tensor() -> None:

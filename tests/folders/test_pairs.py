@@ -23,7 +23,7 @@ def test_pairs_are_two_names_per_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a.jpg ü.jpg\na.jpg\n", r"line 2: 1 names instead of 2"),
+        ("a.jpg ü.jpg\na.jpg\n", r"line 2: 1 name instead of 2"),
         ("a.jpg b c/d e.jpg\n", r"line 1: 4 names .*quotes"),
         ("a.jpg x.jpg\n", r"line 1: no features of x.jpg"),
         ("a.jpg a.jpg\n", r"paired with itself"),

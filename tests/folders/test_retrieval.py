@@ -74,7 +74,7 @@ def test_images_without_keypoints_are_in_no_pair(tmp_path: Path) -> None:
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
     write_scenes(tmp_path, "real", 1, 1)
-    with pytest.raises(DoapError, match="1 images with keypoints; retrieval needs at least two"):
+    with pytest.raises(DoapError, match="1 image with keypoints; retrieval needs at least two"):
         retrieve_pairs(tmp_path, 5)
     with pytest.raises(DoapError, match=r"the number of images to retrieve must be a whole number, not 1\.5"):
         retrieve_pairs(tmp_path, 1.5)  # type: ignore[arg-type]

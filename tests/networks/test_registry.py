@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from doap import DoapError, describe_patches, list_models, load
 from doap.matching.nearest import mutual_nearest
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.baselines.tfeat import TFeat
 from doap.networks.card import Origin, read_card
-from doap.networks.descriptor import Descriptor
+from doap.networks.descriptor import Descriptor, device_of
 from doap.networks.inference import optimize_for_inference
 from doap.networks.registry import save
 
@@ -201,6 +202,25 @@ def test_a_device_that_is_not_here_is_named(device: Any) -> None:
     with pytest.raises(DoapError, match=f"^device {device}: (not available here|has no values)") as caught:
         load("doap-demo-128", device=device)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("doap-tiny-128", {}),
+        ("doap-tiny-128", {"fast": False}),
+        ("doap-tiny-128", {"int8": True}),
+        ("doap-tiny-256b", {}),
+        ("sift", {}),
+    ],
+)
+def test_no_model_can_be_moved_to_a_device_that_is_not_here(name: str, options: Any) -> None:
+    model = load(name, **options)
+    for move in (lambda: model.to("cuda:99"), lambda: model.cuda(99), lambda: nn.Sequential(model).to("cuda:99")):
+        with pytest.raises(DoapError, match=f"^device for {name}: not available here ") as caught:
+            move()
+        assert "\n" not in str(caught.value)
+    assert (device_of(model) or torch.device("cpu")).type == "cpu"
 
 
 @pytest.mark.parametrize("name", list_models())

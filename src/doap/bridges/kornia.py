@@ -150,6 +150,8 @@ class FrameDetector(nn.Module):
         count, height, width = grey.shape
         if mask is not None and mask.shape != (count, 1, height, width):
             raise DoapError(f"the mask must be ({count}, 1, {height}, {width}), not {tuple(mask.shape)}")
+        if not count:
+            return torch.zeros(0, 0, 2, 3, device=img.device), torch.zeros(0, 0, device=img.device)
         step = max(1, BATCH_PIXELS // (height * width))
         detected = [
             detections
@@ -203,7 +205,8 @@ class FrameDescriptor(nn.Module):
         patches = [
             extract_patch_tensor(Pyramid(image), frames, size, 1.0) for image, frames in zip(grey, lafs, strict=True)
         ]
-        rows = _to_output(describe_patches(torch.cat(patches), self.model), self.packed)
+        together = torch.cat(patches) if patches else grey.new_empty(0, size, size)
+        rows = _to_output(describe_patches(together, self.model), self.packed)
         return rows.reshape(*lafs.shape[:2], rows.shape[1]).to(img.device)
 
 
@@ -263,8 +266,10 @@ def _scale(frames: Frames, factor: float) -> Frames:
 
 def _grey(img: Tensor) -> Tensor:
     """Convert images as kornia's to (B, H, W) uint8 on the same device."""
-    if img.ndim != 4 or not len(img):
+    if img.ndim != 4 or img.shape[1] not in (1, 3):
         raise DoapError(f"images must be (B, 1, H, W) or (B, 3, H, W), not {tuple(img.shape)}")
+    if not len(img):
+        return img.new_empty(0, *img.shape[2:], dtype=torch.uint8)
     return torch.stack([torch.as_tensor(read_image(image)) for image in img])
 
 

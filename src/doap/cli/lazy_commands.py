@@ -4,11 +4,17 @@ import inspect
 from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from doap.errors import DoapError
+
+STANDARD_STREAM = Path("-")  # as other programs call it
 
 
 @dataclass(frozen=True)
@@ -32,12 +38,26 @@ class LazyCommand:
         if self.function:
             app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
             function = getattr(module, self.function)
-            app.command(name, cls=self.cls, help=_paragraphs(function), epilog=module.EXAMPLE)(function)
+            checked = _refuse_streams(function)
+            app.command(name, cls=self.cls, help=_paragraphs(function), epilog=module.EXAMPLE)(checked)
         else:
             app = module.app
         command = typer.main.get_command(app)
         command.name = name
         return command
+
+
+def _refuse_streams(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that refuses the path `-`: it would be a file of this name."""
+
+    @wraps(function)
+    def command(**values: Any) -> None:
+        for value in values.values():
+            if STANDARD_STREAM in (value if isinstance(value, list) else [value]):
+                raise DoapError("-: standard input and output are not supported; name a file or folder")
+        function(**values)
+
+    return command
 
 
 def _paragraphs(function: Callable[..., None]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from doap import networks
 from doap.demo import photos
+from doap.errors import inflect
 from doap.features import Features, Matches, detect_and_describe, match
 from doap.images.reading import read_grey
 from doap.networks.registry import load
@@ -23,7 +24,9 @@ class StereoMatches:
     def summary(self) -> str:
         """Number of matches and the model, as one line."""
         verified, mutual = int(self.matches.inliers.sum()), len(self.matches)
-        return f"{verified} verified of {mutual} mutual matches ({self.features[0].model})"
+        return (
+            f"{verified} verified of {mutual} mutual {inflect(mutual, 'match', 'matches')} ({self.features[0].model})"
+        )
 
 
 def match_stereo_pair(picture: Path) -> StereoMatches:

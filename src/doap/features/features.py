@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from doap.choices import StoredPrecision
-from doap.errors import DoapError, check_whole_number
+from doap.errors import DoapError, check_whole_number, inflect
 from doap.features.drawing import Picture, draw_keypoints
 from doap.features.image_input import ImageLike
 from doap.features.keypoint_input import frame_angles, frame_scales
@@ -64,7 +64,9 @@ class Features:
     def __repr__(self) -> str:
         height, width = self.size
         shape = f"{self.descriptors.shape[1]} {self.descriptors.dtype}"
-        return f"Features({len(self)} keypoints of {width}x{height} pixels, {shape}, {self.model})"
+        return (
+            f"Features({len(self)} {inflect(len(self), 'keypoint')} of {width}x{height} pixels, {shape}, {self.model})"
+        )
 
     def __len__(self) -> int:
         return len(self.frames)

@@ -29,7 +29,7 @@ def read_image(image: ImageLike) -> GreyImage:
     """Convert an image to grey; tensors stay on their device.
 
     - Path: one of `doap.images.reading.FORMATS`, upright; see `doap.read_grey`.
-    - PIL image, of any mode.
+    - PIL image, of any mode; it is turned upright if it has EXIF data that say so, as `Image.open` leaves them.
     - Array, (H, W), (H, W, 1), (H, W, 3) RGB or (H, W, 4) RGBA: uint8 in 0..255; bool; uint16, scaled so that its
       largest value becomes 255, as grey files of 16 bit are, but alpha always by its range; or float in 0..1.
     - Tensor, (H, W), (1, H, W) or (3, H, W) RGB: uint8 in 0..255, or float in 0..1 as kornia's.

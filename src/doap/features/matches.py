@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.choices import MatchGeometry
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.features.drawing import Picture, draw_image_matches
 from doap.features.features import Features
 from doap.features.image_input import ImageLike
@@ -70,7 +70,9 @@ class Matches:
                     raise DoapError(f"{name} must be {shape}, not {value.shape}")
 
     def __repr__(self) -> str:
-        return f"Matches({len(self)} matches, {int(self.inliers.sum())} inliers, {self.geometry})"
+        inliers = int(self.inliers.sum())
+        matches = f"{len(self)} {inflect(len(self), 'match', 'matches')}"
+        return f"Matches({matches}, {inliers} {inflect(inliers, 'inlier')}, {self.geometry})"
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -148,7 +150,7 @@ class Matches:
 
     def count_text(self, kind: str = "") -> str:
         """Return the number of matches, and of the verified ones if they were verified; `kind` may be "mutual"."""
-        count = " ".join(filter(None, (str(len(self)), kind, "matches")))
+        count = " ".join(filter(None, (str(len(self)), kind, inflect(len(self), "match", "matches"))))
         return count if self.geometry is None else f"{int(self.inliers.sum())} verified of {count}"
 
     def save(self, path: str | Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from doap.errors import DoapError, check_path
+from doap.errors import DoapError, check_path, inflect
 
 Pair = tuple[str, str]
 """Names of two images of a collection."""
@@ -34,7 +34,8 @@ def read_pairs(path: str | Path, names: Iterable[str]) -> list[Pair]:
     for number, line in _lines(Path(path)):
         words = [quoted or plain for quoted, plain in NAME.findall(line)]
         if len(words) != 2:
-            raise DoapError(f'{path}, line {number}: {len(words)} names instead of 2; put "quotes" around spaces')
+            names = f"{len(words)} {inflect(len(words), 'name')}"
+            raise DoapError(f'{path}, line {number}: {names} instead of 2; put "quotes" around spaces')
         first, second = words
         for name in words:
             if name not in known:

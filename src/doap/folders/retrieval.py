@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.errors import DoapError, check_whole_number
+from doap.errors import DoapError, check_whole_number, inflect
 from doap.folders.collection import FeatureCollection
 from doap.folders.images import unique_names
 from doap.folders.pairs import Pair
@@ -70,7 +70,8 @@ def retrieve_pairs(
             rows.append(aggregate(descriptors, words))
         progress(done, len(chosen))
     if len(described) < 2:
-        raise DoapError(f"{features}: {len(described)} images with keypoints; retrieval needs at least two")
+        images = inflect(len(described), "image")
+        raise DoapError(f"{features}: {len(described)} {images} with keypoints; retrieval needs at least two")
     vectors = np.stack(rows)
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)

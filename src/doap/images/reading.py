@@ -124,13 +124,13 @@ def _open_file(source: Path | IO[bytes]) -> AbstractContextManager[IO[bytes]]:
 
 
 def grey_from_pil(image: Image.Image) -> Grey:
-    """Convert a PIL image to (H, W) uint8 luma; it may be decoded only here.
+    """Convert a PIL image to (H, W) uint8 luma, upright as its EXIF data say; it may be decoded only here.
 
     Raises:
         DoapError: If it has no pixels or cannot be decoded.
     """
     with _decoding_errors("the PIL image", "open another one"):
-        return to_grey(image)
+        return to_grey(_turn(image, True))
 
 
 @contextmanager

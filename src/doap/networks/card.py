@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from doap.choices import DETECTOR_NAMES
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.files import write_text
 from doap.networks.architecture import Architecture, shapes_of
 from doap.networks.descriptor import check_prefix, prefix_name
@@ -74,7 +74,8 @@ class Origin(BaseModel):
         """How many of the training photos state no licence; empty if all do."""
         photos = sum(source.photos for source in self.sources)
         unstated = sum(source.photos for source in self.sources if not source.states_licence)
-        return f"{unstated:,} of the {photos:,} training photos state no licence" if unstated else ""
+        state = inflect(unstated, "states", "state")
+        return f"{unstated:,} of the {photos:,} training photos {state} no licence" if unstated else ""
 
     @property
     def licence_with_photos(self) -> str:

@@ -1,11 +1,11 @@
 """Descriptors of patches: a network whose activations become unit vectors or bits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
@@ -139,6 +139,13 @@ class Descriptor(nn.Module):
             return pack_bits(activations > 0)
         return F.normalize(activations.to(torch.promote_types(activations.dtype, torch.float32)), dim=1)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Refuse a device that does not exist here, before any tensor is moved."""
+        with _device_errors(f"device for {self.name}"):
+            fn(torch.empty(0))
+        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return applied
+
 
 def prefix_name(name: str, dimensions: int) -> str:
     """Return the name of the model of a prefix; `doap.load` takes it as well.
@@ -244,14 +251,21 @@ def inference_batch_size(network: nn.Module, device: torch.device) -> int:
 
 def check_device(device: str | torch.device | None) -> torch.device:
     """Return a device, the CPU for None; raise a `DoapError` if it does not exist here."""
-    try:
+    with _device_errors(f"device {device}"):
         resolved = torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
-        reason = str(error).splitlines()[0].split(". ")[0]
-        raise DoapError(f"device {device}: not available here ({reason})") from error
     if resolved.type == "meta":
         raise DoapError(f"device {device}: has no values; use cpu, or cuda where there is a GPU")
     return resolved
+
+
+@contextmanager
+def _device_errors(name: str) -> Iterator[None]:
+    """Raise torch's errors of a device that does not exist here as a `DoapError`."""
+    try:
+        yield
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0]
+        raise DoapError(f"{name}: not available here ({reason})") from error
 
 
 def check_model(model: object) -> None:

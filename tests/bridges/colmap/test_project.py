@@ -327,7 +327,7 @@ def test_what_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DoapError, match=r"d\.db: no image in it"):
         import_into_database(tmp_path / "d.db", tmp_path, TINY)
     (tmp_path / "bad.jpg").write_text("no image")
-    with pytest.raises(DoapError, match=r"none of 1 images could be described, the first: .*bad\.jpg"):
+    with pytest.raises(DoapError, match=r"none of 1 image could be described, the first: .*bad\.jpg"):
         build_project(tmp_path, tmp_path / "p", TINY)
     assert not (tmp_path / "p" / "database.db").exists()
     (tmp_path / os.fsdecode(b"\xff.jpg")).symlink_to(tmp_path / "bad.jpg")

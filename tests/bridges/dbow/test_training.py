@@ -116,8 +116,8 @@ def test_sizes_that_orb_slam_refuses_are_refused(images: list[Bits], k: int, lev
 def test_unusable_descriptors_are_refused(images: list[Bits]) -> None:
     one = images[0]
     cases: list[tuple[list[Any], str]] = [
-        ([one], "1 images with keypoints"),
-        ([one, one[:0]], "1 images with keypoints"),
+        ([one], "1 image with keypoints"),
+        ([one, one[:0]], "1 image with keypoints"),
         ([one, one[:, :16]], "packed bits of one length"),
         ([one.astype(np.float32)] * 2, "use a binary model"),
         ([np.zeros((9, 32), np.uint8)] * 2, "all 18 descriptors are equal"),

@@ -38,7 +38,7 @@ def test_photos_left_out_of_a_folder_are_counted(doap: Doap, tmp_path: Path) -> 
     status, output, _ = doap("data", "pairs", "few", "-o", "pairs", "--copies", 1)
     assert status == 0
     assert "left out: 3 photos of folders with fewer than 11 photos" in " ".join(output.split())
-    assert "1 pairs of 1 scenes in pairs" in output
+    assert "1 pair of 1 scene in pairs" in output
 
 
 def test_a_collection_is_used_whole(doap: Doap, tmp_path: Path) -> None:

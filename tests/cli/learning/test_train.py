@@ -118,7 +118,7 @@ def test_a_run_with_its_split_beside_the_recipe_is_resumed(doap: Doap, hpatches:
         (None, "no splits.json in it or beside it; get it with doap data download hpatches-tasks"),
         ({"b": {**SPLITS["a"], "name": "b"}}, "no split a; there are b"),
         ({"a": {"name": "a", "test": ["v_two"]}}, "split a has no train sequences"),
-        ({"a": {**SPLITS["a"], "train": ["i_nowhere"]}}, "1 of 1 sequences are not in the set: i_nowhere"),
+        ({"a": {**SPLITS["a"], "train": ["i_nowhere"]}}, "1 of 1 sequence is not in the set: i_nowhere"),
     ],
 )
 def test_a_split_that_cannot_be_is_one_line(doap: Doap, hpatches: Path, splits: object, message: str) -> None:

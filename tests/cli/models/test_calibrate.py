@@ -29,7 +29,7 @@ def test_ranges_are_written_on_the_card(doap: Doap, tmp_path: Path, photo: Grey)
     before = read_card(weights)
     status, shown, _ = doap("calibrate", "own.safetensors", "photo.png", "--keypoints", "200")
     assert status == 0
-    assert shown.strip().endswith("from 200 patches of 1 photos")
+    assert shown.strip().endswith("from 200 patches of 1 photo")
     card = read_card(weights)
     assert len(card.activation_ranges) == 4
     assert card.model_copy(update={"activation_ranges": []}) == before

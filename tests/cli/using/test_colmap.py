@@ -118,7 +118,7 @@ def test_models_are_replaced_by_force_only_which_is_said_first(doap: Doap, monke
     status, _, errors = doap(*words, "--reconstruct")
     assert (status, errors) == (
         1,
-        "doap: p/sparse: holds models without 1 new images, such as new.png; --force replaces the models, "
+        "doap: p/sparse: holds models without 1 new image, such as new.png; --force replaces the models, "
         "without --reconstruct they are kept\n",
     )
     assert Path("p/database.db").read_bytes() == before
@@ -151,6 +151,6 @@ def test_a_scene_that_cannot_be_reconstructed_keeps_its_database(doap: Doap) -> 
         (Path("photos") / name).unlink()
     status, shown, errors = doap("colmap", "photos", "-o", "p", "--reconstruct", *MODEL)
     assert (status, errors.count("\n")) == (1, 1)
-    assert "1 pairs matched; 1 have verified matches" in shown
+    assert "1 pair matched; 1 has verified matches" in shown
     assert "no pair of images to start from" in errors
     assert not Path("p/sparse").exists()

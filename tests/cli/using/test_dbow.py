@@ -108,7 +108,7 @@ def test_wrong_arguments_are_one_line(doap: Doap, photos: Path, arguments: tuple
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (("blank.png", "camera-0.png"), "1 images with keypoints; a vocabulary needs at least two"),
+        (("blank.png", "camera-0.png"), "1 image with keypoints; a vocabulary needs at least two"),
         (("words.jpg",), "no image could be described, the first: "),
     ],
 )

@@ -38,11 +38,11 @@ def test_a_folder_is_described_matched_and_continued(doap: Doap, photos: Path) -
     for option in (("--pairs", "pairs.txt"), ("--exhaustive",), ("--retrieve", "9")):
         status, shown, errors = doap("match", "f.h5", *option, "-o", "m.h5", "--workers", "1")
         assert status == 0, errors
-        assert "1 pairs matched in m.h5" in shown
-        assert "1 pairs have verified matches" in shown
+        assert "1 pair matched in m.h5" in shown
+        assert "1 pair has verified matches" in shown
     assert "by an earlier run" in shown
     _, shown, _ = doap("match", "f.h5", "--exhaustive", "-o", "n.h5", "--workers", "1", "--geometry", "none")
-    assert "1 pairs have matches, " in shown
+    assert "1 pair has matches, " in shown
 
 
 def test_saved_features_are_matched(doap: Doap, photos: Path) -> None:

@@ -36,7 +36,7 @@ def test_files_are_written_and_kept(doap: Doap, features: Path) -> None:
     assert (status, errors) == (0, "")
     name = Path("out/feats-doap-demo-128.h5")
     matches = Path("out/feats-doap-demo-128_matches-doap_pairs-m.h5")
-    assert shown == f"{name}: features of 2 images\n{matches}: matches of 1 pairs\n"
+    assert shown == f"{name}: features of 2 images\n{matches}: matches of 1 pair\n"
     assert Path("out/pairs-m.txt").read_text() == "a.png sub/b.png\n"
     with h5py.File(name) as file:
         assert file["sub/b.png"]["descriptors"].dtype == np.float16
@@ -44,7 +44,7 @@ def test_files_are_written_and_kept(doap: Doap, features: Path) -> None:
         assert (file["a.png/sub-b.png"]["matches0"][()] >= 0).sum() > 30
     assert doap("hloc", features, "--matches", "m.h5", "-o", "out", "--half")[1].count("up to date") == 2
     status, shown, _ = doap("hloc", features, "--matches", "m.h5", "-o", "out", "--half", "--verified")
-    assert "feats-doap-demo-128_matches-verified_pairs-m.h5: matches of 1 pairs\n" in shown
+    assert "feats-doap-demo-128_matches-verified_pairs-m.h5: matches of 1 pair\n" in shown
     assert sorted(path.name for path in Path("out").iterdir()) == [
         name.name, matches.name, matches.name.replace("matches-doap", "matches-verified"), "pairs-m.txt"
     ]  # fmt: skip

@@ -139,7 +139,7 @@ def words(path: str) -> Callable[[Path], None]:
 DAMAGES: list[tuple[str, Callable[[Path], None], str]] = [
     ("phototour", without("info.txt"), "info.txt: No such file"),
     ("phototour", without("m50_100000_100000_0.txt"), "m50_100000_100000_0.txt: No such file"),
-    ("phototour", without("patches0001.bmp"), "1 sheets (*.bmp), but the 300 patches of info.txt need 2"),
+    ("phototour", without("patches0001.bmp"), "1 sheet (*.bmp), but the 300 patches of info.txt need 2"),
     ("phototour", cut("patches0001.bmp"), "patches0001.bmp: damaged, cannot be decoded"),
     ("phototour", lambda folder: save_noise(folder / "patches0001.bmp", 10, 10), "must be 1024x1024"),
     ("phototour", cut("info.txt", 0), "info.txt: is empty"),

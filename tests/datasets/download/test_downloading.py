@@ -69,7 +69,7 @@ def test_a_set_that_is_there_is_checked_without_a_server(
     again = download(liberty("http://127.0.0.1:1/x"), tmp_path, retry=QUICK)
     assert again == replace(first, is_new=False, is_recorded_now=False, plain_urls=())
     (tmp_path / "phototour-liberty" / "patches0001.bmp").unlink()
-    with pytest.raises(DoapError, match=r"phototour-liberty: not a complete phototour-liberty \(1 sheets"):
+    with pytest.raises(DoapError, match=r"phototour-liberty: not a complete phototour-liberty \(1 sheet "):
         download(liberty(url), tmp_path, retry=QUICK)
     assert (tmp_path / "phototour-liberty").is_dir()
 

@@ -56,7 +56,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "bytes in info": (lambda f: (f / "info.txt").write_bytes(b"\xff\xfe\x00"), r"info\.txt: not a table of integers"),
     "ragged info": (lambda f: (f / "info.txt").write_text("1 0\n2\n"), r"info\.txt: not a table of integers"),
     "truncated info": (lambda f: (f / "info.txt").write_text("1 0\n"), r"2 sheets .* fill 1; .* truncated"),
-    "missing sheet": (lambda f: (f / "patches0000.bmp").unlink(), "1 sheets .* 300 rows .* fill 2"),
+    "missing sheet": (lambda f: (f / "patches0000.bmp").unlink(), "1 sheet .* 300 rows .* fill 2"),
     "truncated sheet": (lambda f: os.truncate(f / "patches0001.bmp", 500_000), r"patches0001\.bmp: cannot be decoded"),
     "empty sheet": (lambda f: os.truncate(f / "patches0001.bmp", 0), r"patches0001\.bmp: not an image"),
     "text as sheet": (lambda f: (f / "patches0001.bmp").write_text("no"), r"patches0001\.bmp: not an image"),

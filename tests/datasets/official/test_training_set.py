@@ -80,7 +80,7 @@ def test_folders_of_one_name_are_told_apart_by_their_paths(hpatches: Path, tmp_p
         (["hpatches"], "full", "split full has no train sequences; use a, b or c"),
         (["hpatches", "rome"], "a", "rome: no split a"),
         (["liberty"], "a", "split=a needs HPatches or RomePatches; train on all of it with split=null"),
-        (["half"], "train", "half: 1 of 1 sequences are not in the set: train"),
+        (["half"], "train", "half: 1 of 1 sequence is not in the set: train"),
         (["liberty", "liberty"], None, "given twice; give every set once"),
         (["liberty", "frames"], None, "a frame set cannot be united with other sets; build it without --frames"),
         ([], None, "no training set; give the folder of one"),

@@ -54,7 +54,7 @@ def test_nothing_chosen_and_unknown_photos_are_errors() -> None:
         select_licences(small_frame_set(), sources("many"), ["MIT*", "cc*"])
     some = sources("many")
     del some["set/few/01.png"]
-    with pytest.raises(DoapError, match=r"set/few/01\.png: the first of 1 photos of the set that are not in the CSV"):
+    with pytest.raises(DoapError, match=r"set/few/01\.png: the first of 1 photo of the set that is not in the CSV"):
         select_licences(small_frame_set(), some, ["CC*"])
 
 

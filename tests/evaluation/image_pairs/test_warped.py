@@ -171,7 +171,7 @@ def test_the_benchmark_gives_a_result_a_table_and_a_figure(photo: Grey, tmp_path
         (name, f"{row['mAP']:.1f}", f"{row['correct neighbours']:.1f}", {"doap-demo-256b": "32", "sift": "512"}[name])
         for name, row in rows.items()
     ]
-    assert table.note == "2 pairs of 1 photos, up to 100 keypoints per image"
+    assert table.note == "2 pairs of 1 photo, up to 100 keypoints per image"
     best, other = rows.values()
     assert [row.cells[0] for row in tests.rows] == [other["descriptor"]]
     assert tests.rows[0].cells[1].startswith(f"{float(best['mAP']) - float(other['mAP']):+.1f} [")

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.images.frames import detect_dog
 from doap.types import Frames, Grey, Progress, no_progress
 
@@ -68,7 +68,9 @@ def split_photos(
         same = next((p.name for p, t in zip(photos, thumbnails, strict=True) if _look_same(t, thumbnail)), None)
         frames = detect_dog(image, max(keypoints, MIN_KEYPOINTS))
         if len(frames) < MIN_KEYPOINTS:
-            left_out.append(f"{name}: only {len(frames)} keypoints; is it flat, blurred or tiny?")
+            left_out.append(
+                f"{name}: only {len(frames)} {inflect(len(frames), 'keypoint')}; is it flat, blurred or tiny?"
+            )
         elif same is not None:
             left_out.append(f"{name}: looks the same as {same}")
         else:
@@ -79,7 +81,8 @@ def split_photos(
         more = f"; and {len(left_out) - MAX_REASONS} more" if len(left_out) > MAX_REASONS else ""
         reasons = f" ({'; '.join(left_out[:MAX_REASONS])}{more})" if left_out else ""
         raise DoapError(
-            f"{len(photos)} usable photos{reasons}; choose at least {MIN_PHOTOS} different photos with texture"
+            f"{len(photos)} usable {inflect(len(photos), 'photo')}{reasons}; choose at least {MIN_PHOTOS} different "
+            "photos with texture"
         )
     order = np.random.default_rng(seed).permutation(len(photos))
     count = max(1, round(VAL_FRACTION * len(photos)))

@@ -15,6 +15,7 @@ from doap.app.match.pair import MethodResult
 from doap.app.match.pictures import Picture, jpeg_uri
 from doap.app.match.session import MatchSession
 from doap.app.methods import label_method
+from doap.errors import inflect
 from doap.images.extraction import extract_patches
 from doap.types import Frames
 
@@ -67,9 +68,10 @@ def _panel(session: MatchSession, result: MethodResult, view: View) -> dict[str,
 def _counts(result: MethodResult) -> str:
     matches = result.matches
     keypoints = f"{len(result.first):,} and {len(result.second):,} keypoints"
+    mutual = f"{len(matches):,} mutual {inflect(len(matches), 'match', 'matches')}"
     if matches.matrix is None:
-        return f"no {matches.geometry} verified; {len(matches):,} mutual matches of {keypoints}"
-    return f"{int(matches.inliers.sum()):,} verified of {len(matches):,} mutual matches, {keypoints}"
+        return f"no {matches.geometry} verified; {mutual} of {keypoints}"
+    return f"{int(matches.inliers.sum()):,} verified of {mutual}, {keypoints}"
 
 
 def _spread(chosen: NDArray[np.int64], result: MethodResult) -> NDArray[np.int64]:

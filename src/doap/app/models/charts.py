@@ -5,6 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from doap.errors import inflect
+
 WIDTH, HEIGHT = 460, 330
 LEFT, RIGHT, TOP, BOTTOM = 48, 16, 16, 46  # margins
 LABEL_HEIGHT = 15
@@ -76,7 +78,7 @@ def render_chart(points: Sequence[ChartPoint], title: str, x_title: str, x_unit:
     x_axis = Axis(x_title, x_unit, min(xs) / 1.7, max(xs) * 1.7, LEFT, WIDTH - RIGHT, True)
     y_axis = Axis(y_title, "", min(ys) - 0.15 * spread, max(ys) + 0.15 * spread, HEIGHT - BOTTOM, TOP, False)
     parts = [_grid(x_axis, y_axis), *_points(points, x_axis, y_axis)]
-    label = html.escape(f"{title}: {len(points)} models")
+    label = html.escape(f"{title}: {len(points)} {inflect(len(points), 'model')}")
     return (
         f'<svg class="doap-chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}">'
         f"{''.join(parts)}</svg>"

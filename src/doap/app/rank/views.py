@@ -12,6 +12,7 @@ from doap.app.rank.list_html import Fact, list_facts, render_list, shown_positio
 from doap.app.rank.methods import cut_patches, extent_of, rank_pair
 from doap.app.rank.pairs import CORRECT_DEGREES, RankPair
 from doap.app.rank.ranking import RankedList
+from doap.errors import inflect
 from doap.evaluation.image_pairs.warped import CORRECT_PIXELS, CORRECT_SCALE
 
 CURVE_RANKS = 20  # and some more if the first correct patch is further down
@@ -86,7 +87,8 @@ def random_query(pair: RankPair, random: np.random.Generator) -> int:
 def _mean_fact(pair: RankPair, method: str) -> list[Fact]:
     precisions = _all_precisions(pair, method)
     known = precisions[np.isfinite(precisions)]
-    return [("Mean over all queries (mAP)", f"{known.mean():.3f}", f"{len(known)} queries")] if len(known) else []
+    queries = inflect(len(known), "query", "queries")
+    return [("Mean over all queries (mAP)", f"{known.mean():.3f}", f"{len(known)} {queries}")] if len(known) else []
 
 
 def _all_precisions(pair: RankPair, method: str) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from doap.bridges.colmap.filling import add_images, check_sizes, hide_weak_pairs
 from doap.bridges.colmap.pairs import choose_pairs, read_choice
 from doap.bridges.colmap.refinement import FIRST_ERROR, refine_keypoints
 from doap.bridges.colmap.settings import ProjectSettings, ProjectSummary
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.folders import FeatureCollection, NamedImage, Pair, describe_folder, find_images
 from doap.folders.image_tasks import DEVICE_WORKERS
 from doap.folders.settings import Identity, check_identity
@@ -54,7 +54,8 @@ class _Run:
             progress=lambda done, total: self.progress("describing", done, total),
         )
         if len(described.failures) == len(names):
-            raise DoapError(f"none of {len(names)} images could be described, the first: {described.failures[0]}")
+            noun = inflect(len(names), "image")
+            raise DoapError(f"none of {len(names)} {noun} could be described, the first: {described.failures[0]}")
         summary.described, summary.without_keypoints = described.described, described.without_keypoints
         summary.failures += described.failures
         features = FeatureCollection(output)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.bridges.dbow.vocabulary import Bits, Vocabulary
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.types import Progress, no_progress
 
 Labels = NDArray[np.int64]
@@ -75,7 +75,8 @@ def check_images(images: Sequence[Bits]) -> None:
         DoapError: If there are fewer than two, or they are not packed bits of one length.
     """
     if len(images) < 2:
-        raise DoapError(f"{len(images)} images with keypoints; a vocabulary needs at least two, better hundreds")
+        noun = inflect(len(images), "image")
+        raise DoapError(f"{len(images)} {noun} with keypoints; a vocabulary needs at least two, better hundreds")
     for descriptors in images:
         if descriptors.dtype != np.uint8 or descriptors.ndim != 2 or descriptors.shape[1:] != images[0].shape[1:]:
             raise DoapError(

@@ -8,7 +8,7 @@ import typer
 from doap.choices import MAX_SEED, HPatchesNoise
 from doap.cli.console import counting_bar, say
 from doap.datasets.build.settings import HPatchesSettings
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 if TYPE_CHECKING:
     from doap.datasets.build.hpatches_format import FolderSummary
@@ -57,7 +57,8 @@ def hpatches(
             except DoapError as error:
                 failures.append(str(error))
             else:
-                say(f"{output / sequence.name}: {summaries[-1].patches} patches per strip")
+                patches = summaries[-1].patches
+                say(f"{output / sequence.name}: {patches} {inflect(patches, 'patch', 'patches')} per strip")
             bar.advance(task)
     if summaries:
         _summarise(summaries, output, len(readable) - len(missing))
@@ -88,9 +89,12 @@ def _summarise(summaries: list["FolderSummary"], output: Path, existing: int) ->
     import numpy as np
 
     already = f", {existing} existed already" if existing else ""
-    plural = "s" * (len(summaries) != 1)
     weights = [summary.patches for summary in summaries]
-    say(f"{len(summaries)} sequence{plural}, {sum(weights)} patches per strip in total, in {output}{already}")
+    sequences, patches = len(summaries), sum(weights)
+    say(
+        f"{sequences} {inflect(sequences, 'sequence')}, {patches} {inflect(patches, 'patch', 'patches')} per strip in "
+        f"total, in {output}{already}"
+    )
     for level in summaries[0].overlaps:
         mean = np.average([summary.overlaps[level] for summary in summaries], weights=weights)
         say(f"{level} frames overlap the undisturbed ones by {mean:.3f} on average")

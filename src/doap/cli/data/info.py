@@ -7,6 +7,7 @@ import typer
 
 from doap.cli.console import errors, say
 from doap.cli.opening import open_with_bar
+from doap.errors import inflect
 
 EXAMPLE = "Example: doap data info sets/mine --verify"
 
@@ -27,8 +28,8 @@ def info(
     say(repr(data))
     items = "patches" if isinstance(data, PatchSet) else "frames"
     say(f"  groups of {sizes.min()} to {sizes.max()} {items}, {sizes.mean():.1f} on average")
-    if len(data.overlaps):
-        say(f"  {len(data.overlaps):,} pairs of groups overlap in a photo")
+    if pairs := len(data.overlaps):
+        say(f"  {pairs:,} {inflect(pairs, 'pair of groups overlaps', 'pairs of groups overlap')} in a photo")
     if isinstance(data, PatchSet):
         say(f"  extent {data.extent:g}; labels: {', '.join(data.labels) or 'none'}")
     else:

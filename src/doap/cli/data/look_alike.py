@@ -9,6 +9,7 @@ import typer
 from doap.choices import MAX_SEED
 from doap.cli.console import say, step_bar
 from doap.datasets.build.settings import LookAlikeSettings
+from doap.errors import inflect
 
 EXAMPLE = "Example: doap data look-alike sets/frames -o sets/look-alike"
 DEFAULT = LookAlikeSettings()
@@ -43,16 +44,17 @@ def look_alike(
     sets = read_record(output)["sets"]
     for name in PHOTOTOUR_SETS:
         counts = sets[name]
+        photos, scenes = counts["photos"], len(counts["scenes"])
         say(
-            f"{output / name}: {counts['patches']:,} patches of {counts['points']:,} points in "
-            f"{counts['photos']:,} photos of {len(counts['scenes'])} scenes, {counts['pairs']:,} pairs"
+            f"{output / name}: {counts['patches']:,} patches of {counts['points']:,} points in {photos:,} "
+            f"{inflect(photos, 'photo')} of {scenes} {inflect(scenes, 'scene')}, {counts['pairs']:,} pairs"
         )
     for half in HALVES:
         counts = sets["romepatches"][half]
-        filled = counts["groups filled with jittered views"]
+        filled, scenes = counts["groups filled with jittered views"], len(counts["scenes"])
         say(
             f"{output / 'romepatches'}, {half}: {counts['groups']:,} groups of 10 patches, {filled:,} of them filled "
-            f"with jittered views, {len(counts['scenes'])} scenes"
+            f"with jittered views, {scenes} {inflect(scenes, 'scene')}"
         )
     counts = sets["hpatches"]
     say(

@@ -10,7 +10,7 @@ from doap.choices import MAX_SEED
 from doap.cli.console import counting_bar, say
 from doap.cli.opening import open_with_bar
 from doap.datasets.build.settings import PairSettings
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 EXAMPLE = "Example: doap data pairs sets/split/val -o sets/val-pairs"
 DEFAULT = PairSettings()
@@ -57,12 +57,20 @@ def pairs(
     for prefix, meaning in MEANINGS.items():
         counts = [count for scene, count in scenes.items() if scene.startswith(f"{prefix}_")]
         if counts:
-            say(f"{prefix}_: {sum(counts)} pairs {meaning}, {len(counts)} scenes")
+            say(f"{prefix}_: {_pairs_text(sum(counts))} {meaning}, {_scenes_text(len(counts))}")
     left_out = count_left_out(data, settings)
     if left_out:
         say(
-            f"left out: {left_out} photo{'s' * (left_out != 1)} of folders with fewer than {MIN_COLLECTION_PHOTOS} "
+            f"left out: {left_out} {inflect(left_out, 'photo')} of folders with fewer than {MIN_COLLECTION_PHOTOS} "
             "photos or with overlapping ones: such a folder is one scene, and one photo or static view of it is used",
             style="yellow",
         )
-    say(f"{len(rows)} pairs of {len(scenes)} scenes in {output}")
+    say(f"{_pairs_text(len(rows))} of {_scenes_text(len(scenes))} in {output}")
+
+
+def _pairs_text(count: int) -> str:
+    return f"{count} {inflect(count, 'pair')}"
+
+
+def _scenes_text(count: int) -> str:
+    return f"{count} {inflect(count, 'scene')}"

@@ -8,6 +8,7 @@ import typer
 from doap.choices import MAX_SEED
 from doap.cli.console import say
 from doap.cli.opening import open_with_bar
+from doap.errors import inflect
 
 EXAMPLE = "Example: doap data show sets/mine -o sheet.png --groups 20"
 
@@ -30,4 +31,5 @@ def show(
         draw_frames_sheet(data, output, groups, seed)
     else:
         draw_sheet(data, output, groups, seed)
-    say(f"{min(groups, len(data.members_start) - 1)} groups of {data} in {output}")
+    shown = min(groups, len(data.members_start) - 1)
+    say(f"{shown} {inflect(shown, 'group')} of {data} in {output}")

@@ -8,6 +8,7 @@ import typer
 from doap.choices import MAX_SEED
 from doap.cli.console import choose_device, say, step_bar
 from doap.cli.opening import open_with_bar
+from doap.errors import inflect
 
 EXAMPLE = "Example: doap show alignment runs/st/weights.safetensors --data sets/hpatches -o alignment.png"
 
@@ -47,7 +48,7 @@ def alignment(
     with step_bar() as progress:
         result = align(descriptor, patches, seed, progress, zeros_descriptor)
     draw_alignment(result, output, groups)
-    say(f"correlation of patches, {len(result.groups)} groups of {patches}:")
+    say(f"correlation of patches, {len(result.groups)} {inflect(len(result.groups), 'group')} of {patches}:")
     width = max(map(len, result.rows)) + 1
     for name, agreement in result.rows.items():
         say(f"  {name + ':':<{width}}{agreement.within:7.3f} within a group, {agreement.between:6.3f} between groups")

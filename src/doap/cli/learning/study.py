@@ -9,6 +9,7 @@ from doap.choices import DEFAULT_DETECTOR
 from doap.cli.console import choose_device, counting_bar, say, series_bar
 from doap.cli.options.pairs import Detector, Keypoints, check_detector, parse_extent
 from doap.cli.options.unused import check_unused
+from doap.errors import inflect
 
 if TYPE_CHECKING:
     from doap.evaluation.image_pairs.evaluator import PairsEvaluator
@@ -111,7 +112,8 @@ def study(
     if summaries:
         succeeded = {summary.run for summary in summaries}
         print_table(study_table(summaries, [run for run in plan.runs if run not in succeeded]))
-    say(f"{len(rows)} runs in {output}: study.csv, study.json{', study.png' if summaries else ''}")
+    files = f"study.csv, study.json{', study.png' if summaries else ''}"
+    say(f"{len(rows)} {inflect(len(rows), 'run')} in {output}: {files}")
 
 
 def _open_pairs(

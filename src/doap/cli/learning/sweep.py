@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from doap.cli.console import choose_device, say, series_bar
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 if TYPE_CHECKING:
     from doap.cli.progress import TrainingBar
@@ -84,7 +84,7 @@ def sweep(
     check_disjoint(data, tests, trained_split)
     target = choose_device(device)
     training_set = open_training_with_bar([data], trained_split)
-    say(f"training {len(plan.recipes)} times on {training_set}")
+    say(f"training {len(plan.recipes)} {inflect(len(plan.recipes), 'time')} on {training_set}")
     title = f"{recipe.stem} trained on {data.resolve().name}"
     with series_bar() as (bar, progress):
         series = Series(training_set, output, DataSpec([str(data.absolute())]), target, progress=progress)
@@ -102,7 +102,7 @@ def sweep(
             "split": trained_split,
         }
         rows = run_sweep(plan, series, evaluate, record, lambda rows: _show(plan, rows, chosen, title, output))
-    say(f"{len(rows)} runs in {output}: sweep.csv, sweep.json, sweep.png")
+    say(f"{len(rows)} {inflect(len(rows), 'run')} in {output}: sweep.csv, sweep.json, sweep.png")
 
 
 def _evaluation_progress(bar: "TrainingBar") -> "StepProgress":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doap.cli.console import choose_device, say, series_bar
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 if TYPE_CHECKING:
     from doap.training.log import Status
@@ -126,7 +126,8 @@ def _summarise(run: Path) -> None:
     losses, validation = read_losses(run), read_validation(run)
     if losses:  # none if the log was removed
         draw_run(run)
-        say(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}; curves in {run / 'training.png'}")
+        steps = f"{len(losses)} {inflect(len(losses), 'step')}"
+        say(f"{steps}, loss {losses[0]:.3f} to {losses[-1]:.3f}; curves in {run / 'training.png'}")
     if validation:
         epoch, best = max(validation, key=lambda row: row[1])
         say(f"validation AP {100 * validation[-1][1]:.1f} %; best {100 * best:.1f} % after epoch {epoch}")

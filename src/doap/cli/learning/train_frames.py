@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import choose_device, say, training_bar
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.files import printable
 
 EXAMPLE = "Example: doap train-frames --data sets/tilted -o runs/frames"
@@ -48,4 +48,5 @@ def train_frames(
             bar.update(task, completed=status.step, status=f"loss {status.loss:.3f}")
 
         train(recipe, tilted, output, output.name, origin, choose_device(device), show)
-    say(f"{last.step} steps, loss {last.loss:.3f}; weights in {output / 'weights.safetensors'}")
+    steps = f"{last.step} {inflect(last.step, 'step')}"
+    say(f"{steps}, loss {last.loss:.3f}; weights in {output / 'weights.safetensors'}")

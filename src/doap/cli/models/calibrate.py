@@ -7,7 +7,7 @@ import typer
 
 from doap.choices import DEFAULT_DETECTOR
 from doap.cli.console import counting_bar, say
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,9 @@ def calibrate(
     ranges = [round(largest, 3) for largest in int8.calibrate(descriptor, patches)]
     write_card(find_weights(model), card.model_copy(update={"activation_ranges": ranges}))
     listed = ", ".join(f"{largest:g}" for largest in ranges)
-    say(f"{descriptor.name}: ranges {listed} from {len(patches)} patches of {len(paths)} photos")
+    say(
+        f"{descriptor.name}: ranges {listed} from {len(patches)} patches of {len(paths)} {inflect(len(paths), 'photo')}"
+    )
 
 
 def _extract_patches(paths: list[Path], model: "Descriptor", keypoints: int) -> "NDArray[np.uint8]":

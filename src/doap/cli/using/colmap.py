@@ -20,7 +20,7 @@ from doap.cli.options.model import (
     choose_model_device,
 )
 from doap.cli.options.unused import check_unused
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.networks import DEFAULT_MODEL, with_length
 
 if TYPE_CHECKING:
@@ -183,8 +183,8 @@ def _check_reconstruction(images: Path, database: Path | None, project: Path, fo
     check_output(models, force=True)
     if _has_models(models) and not force and (new := find_new_images(path, images, added=database is None)):
         raise DoapError(
-            f"{models}: holds models without {len(new)} new images, such as {new[0]}; --force replaces the models, "
-            "without --reconstruct they are kept"
+            f"{models}: holds models without {len(new)} new {inflect(len(new), 'image')}, such as {new[0]}; --force "
+            "replaces the models, without --reconstruct they are kept"
         )
 
 
@@ -221,15 +221,20 @@ def _report(summary: "ProjectSummary") -> None:
     earlier = summary.images - summary.described
     note = f", {earlier} of them described by an earlier run" if earlier else ""
     say(
-        f"{summary.images} images of {summary.cameras} cameras with {summary.keypoints:,} keypoints "
+        f"{summary.images} {inflect(summary.images, 'image')} of {summary.cameras} "
+        f"{inflect(summary.cameras, 'camera')} with {summary.keypoints:,} {inflect(summary.keypoints, 'keypoint')} "
         f"in {summary.database}{note}"
     )
     pairs, agreeing = len(summary.verified), [count for count in summary.verified if count]
     note = f", {pairs - summary.matched} of them by an earlier run" if pairs > summary.matched else ""
     median = f", {statistics.median(agreeing):.0f} in the median" if agreeing else ""
-    say(f"{pairs} pairs matched{note}; {len(agreeing)} have verified matches{median}")
+    have = inflect(len(agreeing), "has", "have")
+    say(f"{pairs} {inflect(pairs, 'pair')} matched{note}; {len(agreeing)} {have} verified matches{median}")
     if summary.weak:
-        say(f"{summary.weak} pairs left out: few matches beside those of their images' best pairs, and not confirmed")
+        say(
+            f"{summary.weak} {inflect(summary.weak, 'pair')} left out: few matches beside those of their images' best "
+            "pairs, and not confirmed"
+        )
 
 
 def _report_models(made: "ReconstructionSummary", output: Path) -> None:

@@ -17,7 +17,7 @@ from doap.cli.options.model import (
     choose_model_device,
     load_model,
 )
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.networks import with_length
 
 if TYPE_CHECKING:
@@ -128,7 +128,8 @@ def _calibrate(images: list[Path], settings: "DescribeSettings", device: str, se
     except DoapError as error:
         say(f"no thresholds: {error}", style="yellow")
         return
-    say(f"thresholds that accept as many wrong pairs as ORB's, medians of {len(thresholds.distances)} images:")
+    count = len(thresholds.distances)
+    say(f"thresholds that accept as many wrong pairs as ORB's, medians of {count} {inflect(count, 'image')}:")
     say(f"{'descriptor':<16} {'threshold':<14} {'wrong pairs':>12} {'correct pairs':>14}")
     for descriptor, name, threshold, wrong, correct in thresholds.table():
         label = model.name if descriptor == "model" else descriptor

@@ -16,7 +16,7 @@ from doap.cli.options.model import (
     PrecisionOption,
     choose_model_device,
 )
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.networks import DEFAULT_MODEL, with_length
 
 if TYPE_CHECKING:
@@ -89,8 +89,10 @@ def _report(summary: "DescribeSummary", output: Path) -> None:
         say(f"no keypoint: {name}", style="yellow")
     done = summary.described + summary.unchanged
     total = done + len(summary.failures)
+    images = inflect(total, "image")
     if not done:
-        raise DoapError(f"none of {total} images could be described, the first: {summary.failures[0]}")
+        raise DoapError(f"none of {total} {images} could be described, the first: {summary.failures[0]}")
     earlier = f", {summary.unchanged} of them by an earlier run" if summary.unchanged else ""
-    others = f"; {summary.others} other images in it are kept" if summary.others else ""
-    say(f"{done} of {total} images described in {output}{earlier}{others}")
+    kept = inflect(summary.others, "image in it is kept", "images in it are kept")
+    others = f"; {summary.others} other {kept}" if summary.others else ""
+    say(f"{done} of {total} {images} described in {output}{earlier}{others}")

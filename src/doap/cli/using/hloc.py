@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from doap.cli.console import say, step_bar
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 EXAMPLE = "Example: doap hloc features.h5 --matches matches.h5 -o outputs/ --half"
 
@@ -50,7 +50,7 @@ def hloc(
             force=force,
             progress=lambda done, total: progress("features", done, total),
         )
-    _report(target, f"features of {len(collection)} images", is_new)
+    _report(target, f"features of {len(collection)} {inflect(len(collection), 'image')}", is_new)
     if match_collection is None:
         return
     pairs = f"pairs-{match_collection.path.stem}"
@@ -66,7 +66,8 @@ def hloc(
             force=force,
             progress=lambda done, total: progress("matches", done, total),
         )
-    _report(target, f"matches of {len(match_collection)} pairs", is_new)
+    count = len(match_collection)
+    _report(target, f"matches of {count} {inflect(count, 'pair')}", is_new)
 
 
 def _report(path: Path, content: str, is_new: bool) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from doap.cli.console import say, step_bar
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 if TYPE_CHECKING:
     from doap.folders import MatchSettings, Pair
@@ -41,11 +41,13 @@ def match_many(
         )
     total = summary.matched + summary.unchanged
     earlier = f", {summary.unchanged} of them by an earlier run" if summary.unchanged else ""
-    others = f"; {summary.others} other pairs in it are kept" if summary.others else ""
-    say(f"{total} pairs matched in {output}{earlier}{others}")
+    kept = inflect(summary.others, "pair in it is kept", "pairs in it are kept")
+    others = f"; {summary.others} other {kept}" if summary.others else ""
+    say(f"{total} {inflect(total, 'pair')} matched in {output}{earlier}{others}")
     agreeing = [count for count in summary.verified if count]
     median = f", {statistics.median(agreeing):.0f} in the median" if agreeing else ""
-    say(f"{len(agreeing)} pairs have {'verified ' if settings.geometry else ''}matches{median}")
+    have = inflect(len(agreeing), "pair has", "pairs have")
+    say(f"{len(agreeing)} {have} {'verified ' if settings.geometry else ''}matches{median}")
 
 
 def _choose_pairs(features: Path, choice: Choice, progress: "StepProgress") -> "list[Pair]":

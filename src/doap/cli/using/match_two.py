@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from doap.choices import FrameShape, Precision
 from doap.cli.console import errors, say, step_bar
 from doap.cli.options.model import load_model
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 if TYPE_CHECKING:
     from doap.features import Features, WideMatches
@@ -80,12 +80,14 @@ def match_two(
         report = report_matches((str(paths[0]), str(paths[1])), first, second, matches) | (steps or {})
         write_text(json_file, json.dumps(report, indent=1) + "\n")
     counts = f"{len(first)} and {len(second)} keypoints"
+    ones = f"{kind} {inflect(len(matches), 'one')}"
     if settings.geometry is None:
         say(f"{matches.count_text(kind)}, {counts}")
     elif matches.matrix is None:
-        say(f"no matches found: {len(matches)} {kind} ones of {counts} agree on no geometry")
+        agree = inflect(len(matches), "agrees", "agree")
+        say(f"no matches found: {len(matches)} {ones} of {counts} {agree} on no geometry")
     else:
-        say(f"{verified} verified matches of {len(matches)} {kind} ones, {counts}")
+        say(f"{verified} verified {inflect(verified, 'match', 'matches')} of {len(matches)} {ones}, {counts}")
     if wide:
         say(_step_text(wide_matches))
     if is_drawn:

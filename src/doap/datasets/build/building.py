@@ -39,7 +39,7 @@ from doap.datasets.build.steps import (
 )
 from doap.datasets.build.summary import write_summary
 from doap.datasets.sets.writer import write_patch_set
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.files import atomic_folder, make_folder, printable, write_text
 from doap.images.reading import find_photos
 from doap.images.reconstruction.scene_frames import MIN_GROUPS
@@ -206,7 +206,8 @@ class _Build:
         unused = len(folder) - len({i for cluster in clusters for i in cluster.photos})
         if unused:
             self._skipped.append(
-                f"{folder[0].path.parent}: {unused} photos not linked to the others, but probably of the same scene"
+                f"{folder[0].path.parent}: {unused} {inflect(unused, 'photo')} not linked to the others, but "
+                "probably of the same scene"
             )
 
     def _find_scenes(self, clusters: list[_Cluster]) -> list[Scene]:

@@ -8,7 +8,7 @@ homography of one pixel would displace them by several scales.
 
 The paper states how much noisy frames overlap the original ones, 0.85, 0.72 and 0.60. Noise of all parameters that
 gives these overlaps has half the rotation, scale and stretch of official patches (`benchmarks/hpatches_noise.py`): the
-overlap does not change with the rotation of a circle. `NOISE` has both.
+overlap does not change with the rotation of a circle. `NOISE_LEVELS` has both.
 """
 
 import json
@@ -41,7 +41,7 @@ MIN_SCALE = 1.0  # pixels
 SETTINGS_FILE = "made.json"
 
 # "measured": so that registered patches of made folders have the quartiles of those of the official i_contruction.
-NOISE: dict[HPatchesNoise, dict[str, JitterLevel]] = {
+NOISE_LEVELS: dict[HPatchesNoise, dict[str, JitterLevel]] = {
     "overlap": LEVELS,
     "measured": {
         "easy": replace(LEVELS["easy"], rotation=10, shift=0.09, scale=0.17, stretch=0.19),
@@ -115,7 +115,7 @@ def make_hpatches(sequence: ImageSequence, output: Path, settings: HPatchesSetti
             f"{sequence.images[0].parent}: no frame found that is inside all {len(images)} images; remove the sequence"
         )
     random = torch.Generator().manual_seed(int(np.random.default_rng([settings.seed, name_hash, 1]).integers(1 << 62)))
-    strips, overlaps = cut_strips(images, sequence.homographies, frames, NOISE[settings.noise], random)
+    strips, overlaps = cut_strips(images, sequence.homographies, frames, NOISE_LEVELS[settings.noise], random)
     write_hpatches_folder(output / sequence.name, strips)
     return FolderSummary(len(frames), overlaps)
 

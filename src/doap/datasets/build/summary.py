@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from doap.datasets.build.assembly import Scene
 from doap.datasets.sets.contact_sheet import draw_frames_sheet
 from doap.datasets.sets.frame_set import SOURCES, FrameSet
+from doap.errors import inflect
 from doap.files import printable
 
 SHEET_ROWS = 14  # groups on a contact sheet
@@ -74,9 +75,10 @@ def render_summary(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    overlaps = len(frames.overlaps)
     return environment.get_template(TEMPLATE).render(
         title=repr(frames),
-        overlaps=len(frames.overlaps),
+        overlaps=f"{overlaps:,} {inflect(overlaps, 'pair of groups overlaps', 'pairs of groups overlap')}",
         sources=sources,
         histograms=histograms,
         scenes=[_scene_row(scene) for scene in scenes if scene.frames.source != "views"],

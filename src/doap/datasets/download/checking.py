@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doap.datasets.official import hpatches, phototour, romepatches
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.images.reading import PHOTO_SUFFIXES, open_image, read_grey
 from doap.parsing.json_files import read_json
 from doap.parsing.matlab_files import read_arrays, read_shapes
@@ -54,7 +54,8 @@ def inspect_phototour(folder: Path) -> Content:
     sheets = tuple(phototour.find_sheets(folder))
     expected = -(-patches // phototour.PER_SHEET)
     if len(sheets) < expected:
-        raise DoapError(f"{len(sheets):,} sheets (*.bmp), but the {patches:,} patches of info.txt need {expected:,}")
+        present = f"{len(sheets):,} {inflect(len(sheets), 'sheet')} (*.bmp)"
+        raise DoapError(f"{present}, but the {patches:,} patches of info.txt need {expected:,}")
     side = phototour.COLUMNS * phototour.SIZE
     for sheet in sheets:
         if _image_size(folder, sheet) != (side, side):

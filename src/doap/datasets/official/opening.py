@@ -18,7 +18,7 @@ from filelock import FileLock
 from doap.datasets.official import hpatches, phototour, romepatches
 from doap.datasets.sets.patch_set import PatchSet
 from doap.datasets.sets.storage import MANIFEST
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.files import MARK, cache_root, make_folder
 from doap.types import Progress, no_progress
 
@@ -92,7 +92,9 @@ def select_sequences(patches: PatchSet, names: Sequence[str]) -> PatchSet:
     """Return the patches of some sequences, by name."""
     unknown = sorted(set(names) - set(patches.sequence_names))
     if unknown:
-        raise DoapError(f"{len(unknown)} of {len(set(names))} sequences are not in the set: {', '.join(unknown[:3])}")
+        chosen = len(set(names))
+        some = f"{len(unknown)} of {chosen} {inflect(chosen, 'sequence')} {inflect(len(unknown), 'is', 'are')}"
+        raise DoapError(f"{some} not in the set: {', '.join(unknown[:3])}")
     mask = np.isin(patches.sequences, [patches.sequence_names.index(name) for name in names])
     if not mask.any():
         raise DoapError("none of these sequences has a patch in the set")

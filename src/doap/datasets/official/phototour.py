@@ -16,7 +16,7 @@ from PIL import Image
 
 from doap.datasets.official.reading import read_exact_grey
 from doap.datasets.sets.writer import write_patch_set
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.files import printable
 from doap.types import Progress, no_progress
 
@@ -58,8 +58,8 @@ def convert_phototour(folder: Path, path: Path, progress: Progress = no_progress
     expected = -(-len(points) // PER_SHEET)
     if len(sheets) != expected:
         raise DoapError(
-            f"{folder}: {len(sheets)} sheets (*.bmp), but the {len(points):,} rows of {INFO} fill {expected}; "
-            f"a sheet is missing or {INFO} is truncated; get the official data again"
+            f"{folder}: {len(sheets)} {inflect(len(sheets), 'sheet')} (*.bmp), but the {len(points):,} rows of {INFO} "
+            f"fill {expected}; a sheet is missing or {INFO} is truncated; get the official data again"
         )
     with write_patch_set(path, SIZE, [printable(folder.resolve().name)]) as writer:
         for number, sheet in enumerate(sheets):

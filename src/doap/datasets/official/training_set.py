@@ -19,7 +19,7 @@ from doap.datasets.sets.frame_set import KIND, FrameSet
 from doap.datasets.sets.patch_set import PatchSet
 from doap.datasets.sets.storage import kind_of
 from doap.datasets.sets.united_set import UnitedSet
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.types import Progress, no_progress
 
 OfficialLayout = Literal["phototour", "hpatches", "romepatches", ""]
@@ -83,9 +83,9 @@ def check_split(data: PatchSet | FrameSet, split: str | None, paths: Sequence[Pa
             continue
         outside = [name for name in names if name not in allowed]
         if outside:
-            plural = "s" * (len(outside) > 1)
             raise DoapError(
-                f"split={split}, but the training set holds {len(outside)} sequence{plural} outside it: "
+                f"split={split}, but the training set holds {len(outside)} "
+                f"{inflect(len(outside), 'sequence')} outside it: "
                 f"{', '.join(outside[:3])}; open it with open_training_set, or set split=null"
             )
 

@@ -11,7 +11,7 @@ from doap.datasets.build.cutting import cut_patches
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.groups import Ids
 from doap.datasets.sets.patch_set import PatchSet
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.files import atomic_file
 from doap.images.fonts import font_for, join_accents
 
@@ -80,8 +80,8 @@ def _name(patches: PatchSet, group: int) -> str:
 
 
 def _group_text(patches: PatchSet, members: Ids, size: int) -> str:
-    counts = f"{size} patches" if size == len(members) else f"{len(members)} of {size} patches"
-    return f"group {patches.groups[members[0]]}, {counts}"
+    shown = "" if size == len(members) else f"{len(members)} of "
+    return f"group {patches.groups[members[0]]}, {shown}{size} {inflect(size, 'patch', 'patches')}"
 
 
 def _label(pen: ImageDraw.ImageDraw, middle: int, name: str, number: str) -> None:

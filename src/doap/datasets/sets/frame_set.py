@@ -37,7 +37,7 @@ from doap.datasets.sets.storage import (
     verify_shards,
     write_set,
 )
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.files import atomic_folder
 from doap.images.reading import open_image, to_grey
 from doap.types import Frames, Grey
@@ -113,7 +113,8 @@ class FrameSet(GroupedSet):
 
     def __repr__(self) -> str:
         photos = len(self.encoded_photos)
-        return f"FrameSet({len(self):,} frames in {photos:,} photo{'s' * (photos != 1)}, {self.summary()})"
+        frames = f"{len(self):,} {inflect(len(self), 'frame')}"
+        return f"FrameSet({frames} in {photos:,} {inflect(photos, 'photo')}, {self.summary()})"
 
     def read_photo(self, index: int) -> Grey:
         """Decode the photo at an index: (H, W) uint8."""

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 Ids = NDArray[np.int64]
 """Integer ids or indices, one per item."""
@@ -82,4 +82,4 @@ class GroupedSet:
     def summary(self) -> str:
         """Return the numbers of groups and sequences as text."""
         groups, sequences = len(self.members_start) - 1, len(np.unique(self.sequences))
-        return f"{groups:,} group{'s' * (groups != 1)}, {sequences:,} sequence{'s' * (sequences != 1)}"
+        return f"{groups:,} {inflect(groups, 'group')}, {sequences:,} {inflect(sequences, 'sequence')}"

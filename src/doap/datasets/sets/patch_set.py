@@ -32,7 +32,7 @@ from doap.datasets.sets.storage import (
     verify_shards,
 )
 from doap.datasets.sets.writer import KIND, write_patch_set
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 
 class Pixels(Protocol):
@@ -122,7 +122,8 @@ class PatchSet(GroupedSet):
             raise DoapError(f"frames has shape {self.frames.shape}, but there are {count} patches")
 
     def __repr__(self) -> str:
-        return f"PatchSet({len(self):,} patches of {self.size}x{self.size}, {self.summary()})"
+        patches = f"{len(self):,} {inflect(len(self), 'patch', 'patches')}"
+        return f"PatchSet({patches} of {self.size}x{self.size}, {self.summary()})"
 
     @property
     def size(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from doap.datasets.sets.frame_set import FrameSet
 from doap.datasets.sets.trimming import trim_frames
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 
 COLUMNS = ("archive", "file", "source", "licence")
 
@@ -53,7 +53,8 @@ def find_sources(photo_sources: PhotoSources, photos: Sequence[str]) -> list[Pho
     sources = [photo_sources.get(photo) or photo_sources.get(photo.partition("/")[2]) for photo in photos]
     missing = [photo for photo, source in zip(photos, sources, strict=True) if source is None]
     if missing:
-        raise DoapError(f"{missing[0]}: the first of {len(missing)} photos of the set that are not in the CSV file")
+        others = inflect(len(missing), "photo of the set that is", "photos of the set that are")
+        raise DoapError(f"{missing[0]}: the first of {len(missing)} {others} not in the CSV file")
     return [source for source in sources if source is not None]
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from doap.errors import inflect
 from doap.evaluation.harness.table import Row, Table
 from doap.extents import best_extent
 from doap.networks.card import Card, TrainingSet, read_card
@@ -81,7 +82,7 @@ def format_file_size(name: str) -> str:
 
 def _format_training_set(data: TrainingSet) -> str:
     split = f", split {data.split}" if data.split else ""
-    return f"{data.layout}{split}, {len(data.sequences)} sequence{'s' * (len(data.sequences) != 1)}"
+    return f"{data.layout}{split}, {len(data.sequences)} {inflect(len(data.sequences), 'sequence')}"
 
 
 def _format_note(value: object) -> Iterator[str]:

@@ -6,6 +6,7 @@ A card without the field `training_sets`, as of version 0.2, says nothing about 
 from collections.abc import Sequence
 from typing import Any
 
+from doap.errors import inflect
 from doap.evaluation.harness.methods import Method, PatchDescriber
 from doap.evaluation.harness.result import Result
 from doap.networks.card import TrainingSet
@@ -55,4 +56,4 @@ def mark_note(result: Result, total: int) -> str:
     if not counts:
         return ""
     text = " or ".join(map(str, counts))
-    return f"{MARK} trained on {text} of the {total} test sequence{'s' * (total != 1)}"
+    return f"{MARK} trained on {text} of the {total} test {inflect(total, 'sequence')}"

@@ -10,11 +10,11 @@ from matplotlib.lines import Line2D
 from doap.evaluation.harness.bars import colours_of
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.training_sets import mark_note, marked_name
-from doap.evaluation.hpatches.tables import HEADLINES, NOISE, Conditions, mean_score
+from doap.evaluation.hpatches.tables import HEADLINES, NOISE_COLUMNS, Conditions, mean_score
 from doap.files import write_figure
 
 TITLES = {"verification": "patch verification", "matching": "image matching", "retrieval": "patch retrieval"}
-NOISE_COLOURS = dict(zip(NOISE, ("#1a7a37", "#6a3d9a", "#d7191c"), strict=True))
+NOISE_COLOURS = dict(zip(NOISE_COLUMNS, ("#1a7a37", "#6a3d9a", "#d7191c"), strict=True))
 MARKS = {"intra": "o", "inter": "D", "illumination": "D", "viewpoint": "*", "all": "o"}
 TIE_AWARE = "|"
 
@@ -91,7 +91,7 @@ def _draw_marks(axes: Axes, result: Result, task: str, name: str, conditions: li
         selected: Conditions = {"condition": condition} if condition else {}
         mark = MARKS.get(condition, "o")
         for noise, colour in NOISE_COLOURS.items():
-            value = mean_score(result, _headline(task, name, "official"), NOISE[noise], selected)
+            value = mean_score(result, _headline(task, name, "official"), NOISE_COLUMNS[noise], selected)
             axes.plot(value or 0.0, y, mark, color=colour, markersize=7 if mark == "*" else 4.5, alpha=0.85)
     mean = mean_score(result, _headline(task, name, "tie-aware")) or 0.0
     axes.plot(mean, y, TIE_AWARE, color="black", markersize=15, markeredgewidth=1.6)

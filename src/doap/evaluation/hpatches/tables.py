@@ -20,7 +20,7 @@ HEADLINES: dict[str, Conditions] = {
     "retrieval": {"task": "retrieval"},
 }
 BALANCED: Conditions = {"task": "verification", "balance": "balanced"}
-NOISE: dict[str, Conditions] = {noise: {"noise": noise} for noise in NOISES[1:]}
+NOISE_COLUMNS: dict[str, Conditions] = {noise: {"noise": noise} for noise in NOISES[1:]}
 
 
 def mean_score(result: Result, *conditions: Conditions) -> float | None:
@@ -68,7 +68,7 @@ def _table(
 
     The best by the official rule comes first. Columns without values are left out.
     """
-    columns: dict[str, Conditions] = {**NOISE, "mean": {}, **further}
+    columns: dict[str, Conditions] = {**NOISE_COLUMNS, "mean": {}, **further}
     means: dict[tuple[str, str], dict[str, float | None]] = {}
     for score in result.scores:
         key = str(score["descriptor"]), str(score["rule"])

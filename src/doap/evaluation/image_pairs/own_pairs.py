@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from doap.choices import DEFAULT_DETECTOR, Geometry
 from doap.datasets.sets.image_pairs import PairFiles, find_pairs
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.evaluation.harness.methods import Method
 from doap.evaluation.harness.result import Result
 from doap.evaluation.harness.table import Table
@@ -122,7 +122,8 @@ def draw_pair_matches(pair: ImagePair, describer: FrameDescriber, path: Path) ->
     correct = (match_errors(pair, matches) <= CORRECT_PIXELS)[matches.inliers]
     verified = matches.indices[matches.inliers]
     title = (
-        f"{pair.sequence} {pair.name}, {describer.name}: {len(verified)} verified of {len(matches)} mutual matches, "
+        f"{pair.sequence} {pair.name}, {describer.name}: {len(verified)} verified of {len(matches)} mutual "
+        f"{inflect(len(matches), 'match', 'matches')}, "
         f"{int(correct.sum())} correct within {CORRECT_PIXELS:g} pixels"
     )
     points = pair.first.frames[verified[:, 0], :, 2], pair.second.frames[verified[:, 1], :, 2]

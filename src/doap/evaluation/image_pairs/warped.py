@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from doap.choices import DEFAULT_DETECTOR
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.evaluation.harness.methods import Method
 from doap.evaluation.harness.result import Result, Score
 from doap.evaluation.harness.table import Row, Table
@@ -206,7 +206,8 @@ def warped_table(result: Result) -> Table:
     sizes = {str(method["name"]): int(method["bytes"]) for method in result.methods}
     names = {str(row["pair"]) for row in result.scores}
     photos = {name.rpartition("/")[0] for name in names}
-    note = f"{len(names)} pairs of {len(photos)} photos, up to {result.settings['keypoints']} keypoints per image"
+    pairs = f"{len(names)} {inflect(len(names), 'pair')} of {len(photos)} {inflect(len(photos), 'photo')}"
+    note = f"{pairs}, up to {result.settings['keypoints']} keypoints per image"
     return mean_table(mean_scores(result.scores), sizes, note)
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from doap.datasets.official.training_set import open_training_set
-from doap.errors import DoapError
+from doap.errors import DoapError, inflect
 from doap.experiments.reproduce.data import DataFolder
 from doap.experiments.reproduce.equal_terms import STEPS, equal_terms
 from doap.experiments.reproduce.runner import Job, naming
@@ -71,7 +71,7 @@ class Plan:
         failed = sum((job.run / FAILURE).exists() for job in self.jobs)
         started = sum(job.run.exists() for job in self.jobs) - finished - failed
         notes = [f"{finished} finished", f"{started} started"] + ([f"{failed} failed"] if failed else [])
-        return f"{len(self.jobs)} trainings ({', '.join(notes)})"
+        return f"{len(self.jobs)} {inflect(len(self.jobs), 'training')} ({', '.join(notes)})"
 
 
 def find_targets(names: Sequence[str], targets: dict[str, Target]) -> list[Target]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from doap.errors import inflect
 from doap.images.detectors import DETECTORS
 from doap.images.extraction import Pyramid, extract_patches
 from doap.images.frames import transform_frames
@@ -127,7 +128,7 @@ def find_static_frames(
     photos = np.array(list(mapped), np.int64)[image_indices]
     observed = np.stack(list(mapped.values()))[:, is_group][image_indices, groups]
     overlaps = find_overlapping_groups(photos, observed, groups)
-    note = f"{count:,} frames of {len(motions)} of {len(images)} images of a static camera"
+    note = f"{count:,} frames of {len(motions)} of {len(images)} {inflect(len(images), 'image')} of a static camera"
     return SceneFrames("static", photos, observed, groups, overlaps, np.zeros(count), note)
 
 
