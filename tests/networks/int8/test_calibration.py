@@ -8,7 +8,7 @@ from doap.errors import DoapError
 from doap.networks.architecture import Architecture, build_network
 from doap.networks.descriptor import Descriptor
 from doap.networks.int8 import calibrate
-from doap.networks.int8.calibration import best_range
+from doap.networks.int8.calibration import best_range, sample_values
 from doap.networks.int8.layers import Layer, layer_inputs, read_layers
 
 
@@ -32,6 +32,13 @@ def test_the_normal_distribution_gives_the_known_optimum() -> None:
     """The optimal uniform quantiser of 256 levels spans ±3.92 standard deviations (Hui and Neuhoff, 2001)."""
     values = np.random.default_rng(0).normal(size=1_000_000).astype(np.float32)
     assert best_range(values) == pytest.approx(3.92, abs=0.15)
+
+
+def test_sampled_values_do_not_keep_the_others_in_memory() -> None:
+    values = torch.arange(10_000.0).reshape(10, 10, 100)
+    sampled = sample_values(values, 100)
+    assert sampled.tolist() == list(range(0, 10_000, 101))
+    assert sampled.untyped_storage().nbytes() == 4 * len(sampled)
 
 
 def random_patches(count: int) -> NDArray[np.uint8]:

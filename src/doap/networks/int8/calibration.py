@@ -39,7 +39,7 @@ def calibrate(model: Descriptor, patches: NDArray[np.uint8]) -> list[float]:
     with torch.inference_mode():
         for batch in torch.split(torch.from_numpy(np.ascontiguousarray(patches)), BATCH):
             inputs = layer_inputs(model, to_input(batch, model.network))
-            samples.append([_sample(values, MAX_VALUES * len(batch) // len(patches)) for values in inputs])
+            samples.append([sample_values(values, MAX_VALUES * len(batch) // len(patches)) for values in inputs])
     return [best_range(torch.cat(values).numpy()) for values in zip(*samples, strict=True)]
 
 
@@ -56,8 +56,8 @@ def best_range(values: NDArray[np.float32]) -> float:
     return float(CANDIDATES[int(np.argmin(errors))] * largest)
 
 
-def _sample(values: Tensor, count: int) -> Tensor:
-    """Return about `count` of the values, at regular steps."""
+def sample_values(values: Tensor, count: int) -> Tensor:
+    """Return about `count` of the values, at regular steps, in memory of their own."""
     flat = values.flatten()
     step = max(1, len(flat) // max(1, count))
-    return flat[:: step + 1 - step % 2]  # an odd step visits all channels of a map
+    return flat[:: step + 1 - step % 2].clone()  # an odd step visits all channels of a map

@@ -93,12 +93,12 @@ def layer_inputs(model: Descriptor, patches: Tensor) -> list[Tensor]:
     inputs, values = [], network.first_input(patches.double())
     for module in _modules(network):
         if isinstance(module, Computed):
-            inputs.append(values)
+            inputs.append(values.float())
         if isinstance(module, ResidualBlock):
             values = F.relu(values + inputs[-1 - _count_layers(module)])
         else:
             values = F.relu(values) if isinstance(module, nn.ReLU) else module(values)  # not in place
-    return [values.float() for values in inputs]
+    return inputs
 
 
 def check_has_int8(model: Descriptor) -> None:
