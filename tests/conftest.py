@@ -1,6 +1,7 @@
 """Fixtures of all tests: one seed, a photo, and the data beside the repository."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,20 @@ from support.clean_environment import CleanEnvironment, make_core_environment, m
 from support.local_server import Site, serving
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, and keep it from what was made for them.
+
+    What is imported stays until the end; looking through it again and again took a seventh of the time of collecting.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

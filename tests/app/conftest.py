@@ -13,6 +13,7 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
+from doap.app.learn import jobs
 from doap.app.server import build_server, listening
 from doap.app.settings import AppSettings
 
@@ -41,10 +42,17 @@ def accessibility_faults(page: Page) -> list[tuple[str, list[str]]]:
         page.wait_for_timeout(500)
 
 
+@pytest.fixture
+def shortest_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let trainings of a planned second, which have the fewest epochs and points, end however busy the machine is."""
+    monkeypatch.setattr(jobs, "CUT_AFTER", 120)
+    monkeypatch.setattr(jobs, "THREADS", 1)  # two wait for each other beside other tests
+
+
 @pytest.fixture(scope="session")
 def app_settings() -> AppSettings:
     """Settings of the page under test."""
-    return AppSettings(port=0, max_upload_bytes=2_000_000, max_pixels=4_000_000, max_side=4000, learn_seconds=5)
+    return AppSettings(port=0, max_upload_bytes=2_000_000, max_pixels=4_000_000, max_side=4000, learn_seconds=1)
 
 
 @pytest.fixture(scope="session")

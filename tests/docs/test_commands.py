@@ -15,6 +15,7 @@ import typer
 
 from doap.cli.main import app, main
 from folders.conftest import InProcess, open_in_process
+from support.onnx_operators import table_made_once
 from support.pages import PAGES, ROOT, fenced_blocks, page_commands, page_name, read_page
 
 NOT_RUN = {
@@ -69,6 +70,9 @@ def runnable() -> dict[str, list[str]]:
 def short_words(line: str) -> list[str]:
     """Return the words of a command, with small models in place of large ones and trainings of one epoch."""
     words = shlex.split(re.sub(r"\bdoap-(128|256b)\b(?!\.onnx)", r"doap-tiny-\1", line))
+    describes = words[1] == "describe" or (words[1] == "match" and words[2].endswith(".jpg"))
+    if describes and "--model" not in words:
+        return [*words, "--model", "doap-tiny-128"]
     if words[1] != "train":
         return words
     if "--from" in words:  # the recipe must have the network of the model
@@ -99,6 +103,12 @@ class BuildInProcess(InProcess):
     def map(self, function: Any, tasks: Any, look_ahead: int | None = None, died: Any = None) -> Iterator[Any]:  # noqa: ARG002
         """Run the tasks one after another."""
         return super().map(function, tasks, None, died)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _table_made_once() -> Iterator[None]:
+    with table_made_once():
+        yield
 
 
 @pytest.fixture(autouse=True)

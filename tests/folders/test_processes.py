@@ -24,13 +24,6 @@ DOAP = str(Path(sys.executable).parent / "doap")
 MODEL = ("--model", "doap-demo-128", "--max-keypoints", "150", "--device", "cpu")
 
 
-def doap(*arguments: object) -> str:
-    """Run the command in a process of its own, with its workers, and return what it printed."""
-    run = subprocess.run([DOAP, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
-
-
 def doap_here(*arguments: object, workers: int = 1) -> str:
     """Run the command in this process, which takes less time; return what it printed."""
     printed = io.StringIO()
@@ -82,22 +75,31 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_bytes_do_not_depend_on_the_number_of_workers(base: Path, tmp_path: Path) -> None:
+def test_the_bytes_do_not_depend_on_the_number_of_workers(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     features, matches = tmp_path / "f.h5", tmp_path / "m.h5"
-    assert "20 of 20 images described" in doap("describe", base / "many", "-o", features, *MODEL, "--workers", 3)
-    doap("match", features, "--retrieve", 3, "-o", matches, "--workers", 3)
+    use_processes(monkeypatch)
+    printed = doap_here("describe", base / "many", "-o", features, *MODEL, workers=3)
+    assert "20 of 20 images described" in printed
+    doap_here("match", features, "--retrieve", 3, "-o", matches, workers=3)
     assert_same_bytes(features, matches, base)
 
 
 def test_the_bytes_do_not_depend_on_the_engine(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     features, matches, ray = tmp_path / "f.h5", tmp_path / "m.h5", ("--engine", "ray")
-    for module in ("describing", "matching"):  # in place of the engine of these tests
-        monkeypatch.setattr(f"doap.folders.{module}.open_engine", open_engine)
+    use_processes(monkeypatch)
     with open_engine("ray", 2):  # which both commands use: starting Ray takes many seconds
         printed = doap_here("describe", base / "many", "-o", features, *MODEL, *ray, workers=2)
         doap_here("match", features, "--retrieve", 3, "-o", matches, *ray, workers=2)
     assert "20 of 20 images described" in printed
     assert_same_bytes(features, matches, base)
+
+
+def use_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands in this process use the real engines, in place of that of these tests."""
+    for module in ("describing", "matching"):
+        monkeypatch.setattr(f"doap.folders.{module}.open_engine", open_engine)
 
 
 def assert_same_bytes(features: Path, matches: Path, base: Path) -> None:

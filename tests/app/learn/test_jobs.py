@@ -19,7 +19,7 @@ from doap.demo import photos
 from doap.errors import DoapError
 from doap.types import Grey
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shortest_trainings")]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def ended(training: Training, seconds: float = 60) -> bool:
 def test_a_training_sends_all_events_and_leaves_loadable_weights(
     images: list[tuple[str, Grey]], tmp_path: Path
 ) -> None:
-    training = Training(images, "real", 10)
+    training = Training(images, "real", 1)
     events: list[AnyEvent] = [event for batch in training.events(0.5) for event in batch]
     data = next(event for event in events if isinstance(event, Data))
     assert (data.train, data.val) == (3, 1)
@@ -103,7 +103,7 @@ def test_a_process_that_fails_is_one_line(training: Training) -> None:
 
 
 def test_a_training_that_hangs_is_ended(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "STARTUP_SECONDS", -2.0)
+    monkeypatch.setattr(jobs, "STARTUP_SECONDS", -jobs.CUT_AFTER - 1.0)
     with pytest.raises(DoapError, match="took longer"):
         list(training.events(0.2))
     assert not training.folder.exists()

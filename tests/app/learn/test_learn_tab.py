@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from doap import load
 from doap.demo import photos
 
+pytestmark = pytest.mark.usefixtures("shortest_trainings")
 STARTED, FINISHED = 60_000, 240_000  # ms on a busy machine
 
 

@@ -4,10 +4,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import doap
+from doap.app.models import speed
 
 
 @pytest.mark.slow
-def test_models_are_compared_and_their_cards_read(visit: Page) -> None:
+def test_models_are_compared_and_their_cards_read(visit: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "PATCHES", speed.WARM_UP)
     visit.get_by_role("tab", name="Models").click()
     visit.get_by_role("button", name="Measure speed").click()
     expect(visit.locator("#models-charts svg")).to_have_count(2)

@@ -21,6 +21,7 @@ from doap.types import Grey, Kind
 
 JOB, ERRORS, RESULT = "job.json", "errors.txt", "result"
 STARTUP_SECONDS = 120.0  # on top of the limit: libraries are loaded, patches cut and described by the baseline
+CUT_AFTER = 2  # times the planned time of a training
 THREADS = 2
 UNEXPECTED = "the training stopped unexpectedly; the terminal of doap app shows its details"
 
@@ -62,14 +63,14 @@ class Training:
     Args:
         photos: Name and image of each photo.
         kind: Kind of the descriptor.
-        seconds: Planned time; after twice as long the training is cut.
+        seconds: Planned time; after `CUT_AFTER` times as long it is cut.
     """
 
     def __init__(self, photos: Sequence[tuple[str, Grey]], kind: Kind, seconds: float) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="doap-learn-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self._lines: queue.Queue[str | None] = queue.Queue()
-        self._limit = 2 * seconds
+        self._limit = CUT_AFTER * seconds
         self._is_stopped = False
         names = []
         for number, (name, image) in enumerate(photos):
