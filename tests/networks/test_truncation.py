@@ -15,10 +15,11 @@ from doap.images.frames import detect_dog
 from doap.networks import split_length, with_length
 from doap.networks.architecture import Architecture, build_network, shapes_of
 from doap.networks.baselines.tfeat import TFeat
-from doap.networks.card import read_card
+from doap.networks.card import read_card, write_card
 from doap.networks.conversion import binarise
 from doap.networks.descriptor import Descriptor, describe_patches
-from doap.networks.registry import find_card, find_weights
+from doap.networks.int8 import calibrate
+from doap.networks.registry import find_card, find_weights, save
 from doap.types import Descriptors, Grey, Kind
 from support.nested_models import nested_copy
 
@@ -119,6 +120,17 @@ def test_int8_has_the_same_prefixes(name: str, patches: NDArray[np.uint8], tmp_p
     path = nested_copy(name, tmp_path, [64])
     short = doap.load(path, int8=True, dimensions=64)
     check_prefix_of(describe_patches(patches, short), describe_patches(patches, doap.load(path, int8=True)), short.kind)
+
+
+def test_int8_of_residual_blocks_has_the_same_prefixes(patches: NDArray[np.uint8], tmp_path: Path) -> None:
+    """Their sums have ranges, too, which are kept."""
+    architecture, path = Architecture(network="residual", width=4, dimensions=32), tmp_path / "some.safetensors"
+    model = make_model(architecture, "real", [16])
+    save(model, path, architecture)
+    ranges = calibrate(model, np.concatenate([patches] * 3))
+    write_card(path, read_card(path).model_copy(update={"activation_ranges": ranges}))
+    short = doap.load(path, int8=True, dimensions=16)
+    check_prefix_of(describe_patches(patches, short), describe_patches(patches, doap.load(path, int8=True)), "real")
 
 
 def test_int8_of_a_head_that_becomes_one_matrix(patches: NDArray[np.uint8], tmp_path: Path) -> None:

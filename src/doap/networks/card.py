@@ -135,7 +135,7 @@ class Card(BaseModel):
             return self
         check_prefix(self.name, dimensions, whole, self.prefixes)
         architecture = self.architecture.model_copy(update={"dimensions": dimensions})
-        layers = [name for name in shapes_of(architecture) if name.endswith("weight")]
+        fewer = _count_layers(self.architecture) - _count_layers(architecture)
         step = f"first {dimensions} of {whole} dimensions or bits of {self.name}, SHA-256 {self.sha256}"
         return self.model_copy(
             update={
@@ -143,10 +143,14 @@ class Card(BaseModel):
                 "architecture": architecture,
                 "prefixes": [prefix for prefix in self.prefixes if prefix < dimensions],
                 # Ranges of inputs, which stay the same; two last layers may have become one.
-                "activation_ranges": self.activation_ranges[: len(layers)],
+                "activation_ranges": self.activation_ranges[: len(self.activation_ranges) - fewer],
                 "origin": add_conversion(self.origin, step),
             }
         )
+
+
+def _count_layers(architecture: Architecture) -> int:
+    return sum(name.endswith("weight") for name in shapes_of(architecture))
 
 
 def add_conversion(origin: Origin, step: str) -> Origin:
