@@ -105,6 +105,20 @@ def test_matches_of_other_settings_are_refused(described: Path, tmp_path: Path) 
     assert match_pairs(described, pairs, tmp_path / "m.h5", other, workers=1, force=True).matched == 1
 
 
+def test_matches_of_another_model_are_refused(described: Path, tmp_path: Path) -> None:
+    """Pairs that are not matched again would keep the matches of the other model."""
+    features, pairs = FeatureCollection(described)["a.png"], [("a", "b")]
+    for model in ("one", "two"):
+        (tmp_path / model).mkdir()
+        for name in "ab":
+            dataclasses.replace(features, model=model).save(tmp_path / model / f"{name}.npz")
+    match_pairs(tmp_path / "one", pairs, tmp_path / "m.h5", PLAIN, workers=1)
+    assert match_pairs(tmp_path / "one", pairs, tmp_path / "m.h5", PLAIN, workers=1).unchanged == 1
+    with pytest.raises(DoapError, match=r"holds matches of one; .* --force"):
+        match_pairs(tmp_path / "two", pairs, tmp_path / "m.h5", PLAIN, workers=1)
+    assert match_pairs(tmp_path / "two", pairs, tmp_path / "m.h5", PLAIN, workers=1, force=True).matched == 1
+
+
 @pytest.mark.parametrize("wrong", [{"ratio": 2}, {"max_distance": -1}, {"threshold": 0}])
 def test_thresholds_are_checked_before_the_output_is_touched(wrong: dict[str, float]) -> None:
     with pytest.raises(DoapError, match=r"ratio|distance|threshold"):

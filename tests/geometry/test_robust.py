@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from doap.choices import Geometry
+from doap.choices import Geometry, MatchGeometry
 from doap.errors import DoapError
 from doap.geometry.homographies import transform_points
 from doap.geometry.robust import log_false_alarms, sampson_distances, verify
@@ -222,6 +222,18 @@ def test_the_pose_is_that_of_points_farther_than_fifty_baselines(distance: float
         assert result.translation is not None
         np.testing.assert_allclose(result.rotation, rotation, atol=0.01)
         np.testing.assert_allclose(result.translation, translation, atol=0.2)
+
+
+@pytest.mark.parametrize(("geometry", "norm"), [("fundamental", 1.0), ("essential", math.sqrt(2))])
+def test_matrices_of_parallel_cameras_have_moderate_values(geometry: MatchGeometry, norm: float) -> None:
+    """OpenCV divides by the last element, which is 0 up to rounding for a rectified stereo pair."""
+    first = np.random.default_rng(0).uniform(0, (640, 480), (200, 2))
+    second = first + np.random.default_rng(1).uniform(5, 80, (200, 1)) * [1, 0]
+    camera = np.array([[800, 0, 320], [0, 800, 240], [0, 0, 1.0]])
+    result = verify(first, second, SIZE, geometry, cameras=camera if geometry == "essential" else None)
+    assert result.inliers.all()
+    assert result.matrix is not None
+    assert np.linalg.norm(result.matrix) == pytest.approx(norm)
 
 
 def test_one_matrix_serves_two_images_of_the_same_camera() -> None:

@@ -16,7 +16,7 @@ from doap.errors import DoapError, check_choice, to_floats
 from doap.folders.collection import FeatureCollection, cached_features
 from doap.folders.match_store import MatchCollection, MatchStore
 from doap.folders.pairs import Pair, in_blocks, to_pair
-from doap.folders.settings import Identity
+from doap.folders.settings import MODEL, Identity
 from doap.locking import only_writer
 from doap.parallel import EngineName, open_engine
 from doap.thresholds import check_inlier_threshold, check_thresholds
@@ -153,7 +153,7 @@ def match_pairs(
         settings: Tests and geometry; by default those of `MatchSettings`.
         engine: "local" for processes of this machine, "ray" for a Ray cluster on which the features have the same path.
         workers: Number of processes; by default one per core.
-        force: Replace matches of other settings in the output.
+        force: Replace matches of another model or of other settings in the output.
         progress: Called with the numbers of finished and of all pairs to match.
 
     Raises:
@@ -171,11 +171,12 @@ def match_pairs(
     if not wanted:
         raise DoapError(f"{features}: no pair to match; at least two images with features are needed")
     stamps = pair_stamps(wanted, collection, settings.identity())
+    identity = {**settings.identity(), MODEL: collection[wanted[0][0]].model}
     if Path(output).resolve() == Path(features).resolve():
         raise DoapError(f"{output}: holds the features that are matched; choose another output")
     store = MatchStore(Path(output))
     with only_writer(store.target), open_engine(engine, workers) as pool:
-        store.open(settings.identity(), force)
+        store.open(identity, force)
         remaining = in_blocks(pair for pair in wanted if store.stamp(pair) != stamps[pair])
         size = min(MAX_TASK, max(1, len(remaining) // (TASKS_PER_WORKER * pool.workers)))
         source = iter(remaining)
@@ -226,7 +227,8 @@ def pair_stamps(pairs: Iterable[Pair], collection: FeatureCollection, settings: 
     Raises:
         DoapError: If features of an image are missing.
     """
-    identity = json.dumps(settings, sort_keys=True)
+    # The stamps of the features depend on the model already.
+    identity = json.dumps({name: value for name, value in settings.items() if name != MODEL}, sort_keys=True)
     stamps = {}
     for first, second in pairs:
         for name in (first, second):

@@ -13,7 +13,9 @@ from doap.errors import DoapError, check_choice, check_number, check_path
 from doap.networks import DEFAULT_MODEL
 
 Identity = dict[str, str | int | float | None]
-"""Name and value of everything that features of a collection have in common."""
+"""Name and value of everything that features of a collection, or matches of pairs, have in common."""
+
+MODEL = "model"  # the entry of an identity that names the model
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,10 @@ def check_identity(output: Path, old: Identity, new: Identity, content: str, is_
         DoapError: If they differ; the message names the first difference.
     """
     for name in new:
-        recorded = old.get(name)
+        recorded = old.get(name, new[name] if name == MODEL else None)  # earlier matches name no model
         if new[name] in (recorded, RENAMED_FRAME_SHAPES.get(str(recorded)) if name == "frames" else recorded):
             continue
-        if name == "model":
+        if name == MODEL:
             difference = f"of {old.get(name)}"
         elif name == "frames_sha256":
             difference = "of another network that corrects frames"

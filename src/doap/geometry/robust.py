@@ -13,6 +13,7 @@ from doap.errors import DoapError, check_choice
 from doap.thresholds import check_inlier_threshold
 
 SAMPLE_SIZE = {"fundamental": 7, "homography": 4, "essential": 5}  # points that determine the model
+NORMS = {"fundamental": 1.0, "essential": math.sqrt(2)}  # OpenCV divides by the last element, even if it is about 0
 CONFIDENCE = 0.9999
 MAX_ITERATIONS = 20_000
 MAX_LOG_NFA = -3.0  # a model is accepted below this
@@ -30,12 +31,13 @@ class Verification:
     """The estimated geometry of an image pair.
 
     Attributes:
-        matrix: (3, 3), or None if no geometry was accepted.
+        matrix: (3, 3), or None if no geometry was accepted. A fundamental matrix has norm 1, an essential matrix the
+            singular values 1, 1 and 0.
         inliers: (P,) bool, all False without a matrix.
         log_nfa: log10 of the number of false alarms; see `log_false_alarms`.
         rotation: (3, 3) rotation R of the second camera relative to the first, of an essential matrix only.
         translation: (3,) direction t of its translation, a unit vector: a point X of the first camera is R X + t in
-            the second, up to the unknown length of t.
+            the second, up to the unknown length of t. If the camera only rotates, t is arbitrary.
     """
 
     matrix: Matrix | None
@@ -92,8 +94,10 @@ def verify(
         matrix, inliers = _estimate(a, b, geometry, threshold, intrinsics)
     except cv2.error:  # raised for some degenerate points instead of returning None
         return rejected
-    if matrix is None or matrix.shape != (3, 3) or not np.isfinite(matrix).all():
+    if matrix is None or matrix.shape != (3, 3) or not np.isfinite(matrix).all() or not matrix.any():
         return rejected
+    if geometry in NORMS:
+        matrix = matrix * (NORMS[geometry] / np.linalg.norm(matrix))
     # Matches that share a point are not independent: a degenerate geometry agrees with all matches of one point.
     independent = min(len(np.unique(points[inliers].round(), axis=0)) for points in (a, b))
     log_nfa = log_false_alarms(count, independent, size, geometry, threshold)

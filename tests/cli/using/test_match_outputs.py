@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from doap import Features
 from support.command_line import Doap
 from support.sample_photos import sample_photo
 
@@ -60,6 +61,10 @@ def test_options_of_describing_are_refused_where_nothing_is_described(doap: Doap
             status, _, errors = doap(*command, option, value)
             message = f"doap: {option}: has no effect on features, which are described already; leave it out"
             assert (status, " ".join(errors.split())) == (1, message)
+    Features.load("features.h5", image="a.png").save("a.h5")
+    written = Path("matches.json").read_text().replace("npz/a.png.npz", "a.h5")
+    assert doap("match", "a.h5", "npz/b.png.npz", "--json", "matches.json")[0] == 0
+    assert Path("matches.json").read_text() == written
     one_image = ("match", "npz/a.png.npz", "photos/b.png", "--json", "matches.json", "--model", "doap-tiny-128")
     assert doap(*one_image)[0] == 0
 

@@ -21,7 +21,7 @@ GeometryChoice = Literal["fundamental", "homography", "essential", "none"]
 
 def match(
     context: typer.Context,
-    first: Annotated[Path, typer.Argument(metavar="A", help="Image, saved features (.npz), or features of a folder.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="Image, its features (.npz, .h5), or those of a folder.")],
     second: Annotated[Path | None, typer.Argument(metavar="B", help="Second image or its features.")] = None,
     output: Annotated[
         Path | None,
@@ -99,9 +99,9 @@ def match(
         raise DoapError(
             f"{first}: name a second image, or which pairs of a folder to match: --pairs, --exhaustive or --retrieve"
         )
-    from doap.cli.using.match_two import ARCHIVE, Describing, match_two
+    from doap.cli.using.match_two import FEATURE_SUFFIXES, Describing, match_two
 
-    if first.suffix == second.suffix == ARCHIVE:
+    if all(path.suffix in FEATURE_SUFFIXES for path in (first, second)):
         check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
     check_unused(context, ("workers", "engine", "force"), "two images")
     if not figure:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from doap.features import Features, WideMatches
     from doap.folders import MatchSettings
 
-ARCHIVE = ".npz"
+FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5")  # of doap.Features.save; others are images
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def match_two(
     from doap.features.report import report_matches
     from doap.files import check_output, write_text
 
-    has_images = all(path.suffix != ARCHIVE for path in paths)
+    has_images = all(path.suffix not in FEATURE_SUFFIXES for path in paths)
     if not has_images and output is not None:
         raise DoapError(f"{output}: a picture needs both images, not their features; use --json")
     if wide and not has_images:
@@ -156,7 +156,7 @@ def _features(paths: tuple[Path, Path], describing: Describing) -> "list[Feature
     model = None
     features = []
     for path in paths:
-        if path.suffix == ARCHIVE:
+        if path.suffix in FEATURE_SUFFIXES:
             features.append(Features.load(path))
             continue
         model = model or load_model(describing.model, describing.device, describing.precision)
