@@ -161,7 +161,7 @@ def test_some_sequences(tmp_path: Path) -> None:
     np.testing.assert_array_equal(some.labels["noise"], whole.labels["noise"][expected])
     assert {some.sequence_names[s] for s in some.sequences} == {"i_dome", "v_wall"}
     assert np.shares_memory(some.shards[0], whole.shards[0]) or isinstance(some.shards[0], np.memmap)
-    with pytest.raises(DoapError, match="1 of 2 sequences are not in the set: v_moon"):
+    with pytest.raises(DoapError, match="1 of 2 sequences is not in the set: v_moon"):
         open_dataset(tmp_path / "hpatches", sequences=["v_wall", "v_moon"])
 
 
