@@ -12,7 +12,7 @@ READY := $(VENV)/ready
 # Installing compiles nothing (--no-compile): most modules are never imported. Those that are keep their bytecode,
 # because demo and tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
-# Workers with one thread each are faster than one process with all cores; conftest.py has their number.
+# One worker per core, each with one thread: faster than one process with all cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 # Which tests make test runs; both kinds in one run import everything once.
