@@ -168,9 +168,14 @@ def test_work_is_cancelled(visit: Page, app_settings: AppSettings) -> None:
     visit.get_by_label("Example").click()
     visit.get_by_role("option", name=list_examples()[2].name).click()
     visit.locator("#match-wide").get_by_role("checkbox").check()
-    visit.get_by_role("button", name="Match", exact=True).click()
-    expect(visit.locator("#match-status progress")).to_be_visible()
-    visit.get_by_role("button", name="Cancel").first.click()
-    expect(visit.locator("#match-status")).to_contain_text("Cancelled")
+    status = visit.locator("#match-status")
+    for _ in range(3):  # on a busy machine Gradio now and then ends a cancelled event with an error
+        visit.get_by_role("button", name="Match", exact=True).click()
+        expect(status.locator("progress")).to_be_visible()
+        visit.get_by_role("button", name="Cancel").first.click()
+        expect(status).to_contain_text(re.compile("Cancelled|Error"))
+        if "Cancelled" in status.inner_text():
+            break
+    expect(status).to_contain_text("Cancelled")
     expect(visit.locator("figure.doap-panel")).to_have_count(0)
     assert len(open_store(app_settings)) <= before  # visitors of other tests may still leave
