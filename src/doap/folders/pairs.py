@@ -34,8 +34,8 @@ def read_pairs(path: str | Path, names: Iterable[str]) -> list[Pair]:
     for number, line in _lines(Path(path)):
         words = [quoted or plain for quoted, plain in NAME.findall(line)]
         if len(words) != 2:
-            names = f"{len(words)} {inflect(len(words), 'name')}"
-            raise DoapError(f'{path}, line {number}: {names} instead of 2; put "quotes" around spaces')
+            found = f"{len(words)} {inflect(len(words), 'name')}"
+            raise DoapError(f'{path}, line {number}: {found} instead of 2; put "quotes" around spaces')
         first, second = words
         for name in words:
             if name not in known:

@@ -99,9 +99,10 @@ def match(
         raise DoapError(
             f"{first}: name a second image, or which pairs of a folder to match: --pairs, --exhaustive or --retrieve"
         )
-    from doap.cli.using.match_two import FEATURE_SUFFIXES, Describing, match_two
+    from doap.cli.using.match_two import Describing, match_two
+    from doap.features.storage import SUFFIXES
 
-    if all(path.suffix in FEATURE_SUFFIXES for path in (first, second)):
+    if all(path.suffix in SUFFIXES for path in (first, second)):
         check_unused(context, DESCRIBING_OPTIONS, DESCRIBED)
     check_unused(context, ("workers", "engine", "force"), "two images")
     if not figure:

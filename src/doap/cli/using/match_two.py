@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from doap.features import Features, WideMatches
     from doap.folders import MatchSettings
 
-FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5")  # of doap.Features.save; others are images
-
 
 @dataclass(frozen=True)
 class Describing:
@@ -48,9 +46,10 @@ def match_two(
     """
     from doap.features.drawing import check_picture_format
     from doap.features.report import report_matches
+    from doap.features.storage import SUFFIXES
     from doap.files import check_output, write_text
 
-    has_images = all(path.suffix not in FEATURE_SUFFIXES for path in paths)
+    has_images = all(path.suffix not in SUFFIXES for path in paths)
     if not has_images and output is not None:
         raise DoapError(f"{output}: a picture needs both images, not their features; use --json")
     if wide and not has_images:
@@ -152,11 +151,12 @@ def _features(paths: tuple[Path, Path], describing: Describing) -> "list[Feature
         DoapError: If an image has no keypoint.
     """
     from doap.features import Features, detect_and_describe
+    from doap.features.storage import SUFFIXES
 
     model = None
     features = []
     for path in paths:
-        if path.suffix in FEATURE_SUFFIXES:
+        if path.suffix in SUFFIXES:
             features.append(Features.load(path))
             continue
         model = model or load_model(describing.model, describing.device, describing.precision)

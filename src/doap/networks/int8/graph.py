@@ -7,6 +7,7 @@ all weights are stored plus 128. Neither changes a result.
 """
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,19 +53,17 @@ def build_graph(
     inputs = [graph.add_node("QuantizeLinear", [values, *graph.add_quantization(quantizations[0])])]
     for index, layer in enumerate(layers):
         values, input_, output = inputs[index], quantizations[index], (*quantizations[index + 1 :], None)[0]
-        if isinstance(layer, Sum):
-            assert output is not None, "a linear layer comes last"
-            values = _add_sum(graph, values, inputs[layer.first], input_, quantizations[layer.first], output)
-        elif layer.is_convolution:
-            assert output is not None, "a linear layer comes last"
-            quantized = quantize_weights(layer.weight, layer.bias, input_.scale)
-            first_size = layer_size if index == 0 else None
-            values = _add_convolution(graph, values, layer, quantized, input_, output, first_size)
-        else:
+        if _is_linear(layer):
             if not _is_linear(layers[index - 1]):
                 values = graph.add_node("Reshape", [values, np.array([-1, layer.weight.shape[1]])])
-            quantized = quantize_weights(layer.weight, layer.bias, input_.scale)
-            values = _add_linear(graph, values, quantized, input_, output)
+            values = _add_linear(graph, values, layer, input_, output)
+        else:
+            assert output is not None, "a linear layer comes last"
+            if isinstance(layer, Sum):
+                values = _add_sum(graph, values, inputs[layer.first], input_, quantizations[layer.first], output)
+            else:
+                first_size = layer_size if index == 0 else None
+                values = _add_convolution(graph, values, layer, input_, output, first_size)
         inputs.append(values)
     return graph.serialise(inputs[-1], (size, size // block, block), len(last.bias)), block
 
@@ -167,12 +166,12 @@ def _add_convolution(
     graph: _Graph,
     values: str,
     layer: Layer,
-    quantized: QuantizedWeights,
     input_: Quantization,
     output: Quantization,
     first_size: int | None,
 ) -> str:
     """Add a convolution; `first_size` is the side of the patches if it is the first, else None."""
+    quantized = quantize_weights(layer.weight, layer.bias, input_.scale)
     padding, strides = layer.padding, [layer.stride, layer.stride]
     pads = [padding] * 4
     if first_size is not None:
@@ -207,14 +206,13 @@ def _add_sum(
     return graph.add_node("QLinearAdd", [*inputs, *graph.add_quantization(output)], domain="com.microsoft")
 
 
-def _is_linear(layer: Layer | Sum) -> bool:
+def _is_linear(layer: Layer | Sum) -> TypeGuard[Layer]:
     return isinstance(layer, Layer) and not layer.is_convolution
 
 
-def _add_linear(
-    graph: _Graph, values: str, quantized: QuantizedWeights, input_: Quantization, output: Quantization | None
-) -> str:
+def _add_linear(graph: _Graph, values: str, layer: Layer, input_: Quantization, output: Quantization | None) -> str:
     """Add a linear layer; without a quantisation of its output it computes floats."""
+    quantized = quantize_weights(layer.weight, layer.bias, input_.scale)
     transposed = QuantizedWeights(quantized.weight.T, quantized.scale, quantized.bias)
     inputs: list[Operand] = [
         values,
